@@ -1,0 +1,2 @@
+export { assert, present } from './assert.ts';
+export { type ErrorCode, errorStatus, UserError } from './errors.ts';
