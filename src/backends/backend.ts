@@ -1,0 +1,292 @@
+/**
+ * The seam between models and arithmetic: memory, weights and the table of ops.
+ *
+ * Ops are issued in order and may run later; only `read` waits. The `reference` back-end (plain TypeScript)
+ * defines every op, a fast back-end is right when it agrees. All activations are fp32, row-major [rows, width].
+ *
+ * Canonical arithmetic (architecture, section 7): what an op computes for a row depends on that row, its
+ * ancestors and its absolute position alone. Not on the other rows of the call, on the slicing of prefill,
+ * on the tree around it, or on the number of threads. Reduction orders are fixed per output element.
+ *
+ * A sequence's rows are a known chain (prompt slice, or the one token chosen last), then draft nodes.
+ * Chain rows are committed by the forward itself; nodes leave a trace in per-slot scratch memory only, until
+ * `commitNodes` moves an accepted path into pages and state.
+ */
+
+/** Device memory. `id` means something to its back-end only. */
+export interface Buffer {
+  readonly id: number;
+  readonly bytes: number;
+}
+
+/** How a weight matrix [outDim, inDim] is stored. */
+export type WeightFormat =
+  /** Tiles of 16 outputs x 16 inputs, 144 bytes each (dtypes: `packTiles`), with one fp32 tensor scale. */
+  | 'nvfp4-tile'
+  /** Row-major. */
+  | 'bf16'
+  | 'f32'
+  /** Row-major E4M3 with one fp32 tensor scale. */
+  | 'fp8';
+
+export interface WeightSpec {
+  readonly format: WeightFormat;
+  readonly outDim: number;
+  readonly inDim: number;
+  /** Tensor scale of nvfp4-tile (`weight_scale_2`) and fp8 (`weight_scale`); 1 otherwise. */
+  readonly scale: number;
+}
+
+/** A weight matrix that `linear` and `embed` accept. */
+export interface Weight extends WeightSpec {
+  readonly id: number;
+}
+
+/** A file whose bytes back weights: mapped by `native`, read by `reference`. Close it after the last use. */
+export interface WeightFile {
+  readonly path: string;
+  weight(spec: WeightSpec, byteOffset: number, bytes: number): Weight;
+  close(): void;
+}
+
+export type KvDtype = 'fp8' | 'bf16' | 'f32';
+
+/**
+ * Paged K and V of all attention layers. Page layout [layer][k|v][kvHead][pageTokens][headDim]; K is stored
+ * after norm and rope. `slots` x `maxNodes` scratch rows hold the K and V of draft nodes.
+ */
+export interface KvSpec {
+  readonly dtype: KvDtype;
+  readonly layers: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly pageTokens: number;
+  readonly pages: number;
+  readonly slots: number;
+  readonly maxNodes: number;
+}
+
+export interface KvPool extends KvSpec {
+  readonly id: number;
+  readonly pageBytes: number;
+}
+
+/**
+ * Recurrent state of all gated-delta-net layers, with the log of architecture section 7.
+ *
+ * With n committed tokens, C = `chunk`, k = floor(n / C): a slot holds S at C*max(0,k-1) and at C*k
+ * (S of multiple j lives in half j % 2), the log rows (k-hat, R, g) of positions [C*max(0,k-1), n) in a ring
+ * of 2C rows indexed by position % 2C, and the last `convKernel - 1` raw conv inputs. A row at position p
+ * is computed from S at base(p) = C*max(0, floor(p/C)-1) and its ancestors since then, so nodes may be at
+ * most C deep below the last chain row. S at a new multiple of C is materialized when the row before it is committed.
+ *
+ * `snapshots` are fixed-size copies of one slot at some n, including its `hidden` row.
+ */
+export interface StateSpec {
+  readonly layers: number;
+  readonly keyHeads: number;
+  readonly valueHeads: number;
+  readonly keyDim: number;
+  readonly valueDim: number;
+  readonly convKernel: number;
+  readonly chunk: number;
+  /** Width of the hidden row kept per slot (the MTP input); 0 for none. */
+  readonly hiddenDim: number;
+  readonly slots: number;
+  readonly maxNodes: number;
+  readonly snapshots: number;
+}
+
+export interface StatePool extends StateSpec {
+  readonly id: number;
+  readonly snapshotBytes: number;
+}
+
+/** The rows of one sequence in a forward. */
+export interface Segment {
+  /** Slot of the sequence in the pools. */
+  readonly slot: number;
+  /** First row in the batch; chain rows come first, then the nodes. */
+  readonly firstRow: number;
+  /** Committed tokens before this forward. */
+  readonly ctxLen: number;
+  /** Rows at positions ctxLen .. ctxLen + chainLen - 1, committed by this forward. May be 0 for MTP drafting. */
+  readonly chainLen: number;
+  /** Page ids by page index; covers at least ctxLen + chainLen tokens. */
+  readonly pages: Int32Array;
+  /** Parent node of every draft node so far, -1 = the last chain row (or the last committed token). Topological order. */
+  readonly nodeParents: Int32Array;
+  /** Nodes nodeStart .. nodeParents.length - 1 are rows of this forward; earlier ones are still in scratch. */
+  readonly nodeStart: number;
+}
+
+export interface Batch {
+  readonly rows: number;
+  readonly ids: Int32Array;
+  /** Absolute position of each row: chain row i = ctxLen + i, node = ctxLen + chainLen + depth (child of -1: depth 0). */
+  readonly positions: Int32Array;
+  readonly segments: readonly Segment[];
+}
+
+export interface RopeSpec {
+  /** Rotated channels per head, the first ones. */
+  readonly rotaryDim: number;
+  /** [rotaryDim / 2] inverse frequencies (YaRN already applied). */
+  readonly invFreq: Float32Array;
+  /** Factor on cos and sin (1 without YaRN). */
+  readonly scale: number;
+}
+
+export interface QkvPrep {
+  /** [rows, heads, headDim] */
+  readonly q: Buffer;
+  /** [rows, heads * headDim] */
+  readonly gate: Buffer;
+  /** [rows, kvHeads, headDim] */
+  readonly k: Buffer;
+  /** Input [rows, heads, 2 * headDim]: query then gate of each head. */
+  readonly qg: Buffer;
+  /** Input [rows, kvHeads, headDim], the raw k projection. */
+  readonly rawK: Buffer;
+  /** [headDim] raw weights w of rms1p (the op multiplies by 1 + w). */
+  readonly qNorm: Buffer;
+  readonly kNorm: Buffer;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly eps: number;
+  readonly rope: RopeSpec;
+}
+
+export interface DeltaRule {
+  /** Output [rows, valueHeads, valueDim], before the gated norm. */
+  readonly out: Buffer;
+  /** Conv output after SiLU [rows, 2*keyHeads*keyDim + valueHeads*valueDim]: Q | K | V. The op applies L2 norm and the q scale. */
+  readonly qkv: Buffer;
+  /** [rows, valueHeads]: projections b and a; beta = sigmoid(b), g = -exp(aLog) * softplus(a + dtBias). */
+  readonly b: Buffer;
+  readonly a: Buffer;
+  /** [valueHeads] */
+  readonly aLog: Buffer;
+  readonly dtBias: Buffer;
+}
+
+export interface CommitPath {
+  readonly slot: number;
+  /** Committed tokens before the path, i.e. ctxLen + chainLen of the forward that computed the nodes. */
+  readonly ctxLen: number;
+  /** Accepted nodes, from a child of -1 down. May be empty. */
+  readonly nodes: Int32Array;
+  /** Page table covering ctxLen + nodes.length tokens. */
+  readonly pages: Int32Array;
+}
+
+export interface Backend {
+  readonly name: 'reference' | 'native';
+  /** Which kernels were chosen and why, for `inspect`: e.g. `avx512-vnni, 2 threads (detected)`. */
+  readonly detail: string;
+
+  // ---- memory -------------------------------------------------------------------------------------------
+  /** Zeroed memory of n fp32 (or int32) values. */
+  alloc(count: number): Buffer;
+  free(buffer: Buffer): void;
+  upload(values: Float32Array): Buffer;
+  /** Waits for the ops before it, then copies `dst.length` values from value index `from` on. */
+  read(src: Buffer, from: number, dst: Float32Array | Int32Array): Promise<void>;
+  write(dst: Buffer, from: number, values: Float32Array | Int32Array): void;
+  openWeights(path: string): WeightFile;
+  /** A weight from memory (tests, plain checkpoints): bytes in the layout of `spec.format`. */
+  weightFrom(spec: WeightSpec, bytes: Uint8Array): Weight;
+  createKvPool(spec: KvSpec): KvPool;
+  createStatePool(spec: StateSpec): StatePool;
+  /** Gives the physical memory of unused pages / snapshots back to the system; their content becomes undefined. */
+  discardPages(pool: KvPool, pages: Int32Array): void;
+  discardSnapshots(pool: StatePool, snapshots: Int32Array): void;
+  /** Frees everything. Using the back-end afterwards is an error. */
+  close(): void;
+
+  // ---- ops: rows ----------------------------------------------------------------------------------------
+  /** out[r] = table[ids[r]], table bf16 or f32 [vocab, dim]. */
+  embed(out: Buffer, table: Weight, ids: Int32Array): void;
+  /** out = x * rsqrt(mean(x^2) + eps) * (1 + w), per row of `dim`. `out` may be `x`. */
+  rmsNorm(out: Buffer, x: Buffer, w: Buffer, shape: { rows: number; dim: number; eps: number }): void;
+  /**
+   * out[r, o] = scale * sum_i W[o, i] x[r, i]. nvfp4-tile: x is quantized per row in groups of 128 inputs to int8
+   * (scale = max|x| / 127), int32 within a block of 16, fp32 beyond, groups summed in order. Other formats: fp32
+   * activations, fp32 accumulation.
+   */
+  linear(out: Buffer, weight: Weight, x: Buffer, rows: number): void;
+  /** x += y over count values. */
+  add(x: Buffer, y: Buffer, count: number): void;
+  /** out = silu(gate) * up; silu(a) = a / (1 + exp(-a)). `out` may be an input. */
+  siluMul(out: Buffer, gate: Buffer, up: Buffer, count: number): void;
+  /** out = x * sigmoid(gate). `out` may be an input. */
+  sigmoidMul(out: Buffer, x: Buffer, gate: Buffer, count: number): void;
+  /** out[i] = src[rows[i]], rows of `dim`. */
+  gatherRows(out: Buffer, src: Buffer, rows: Int32Array, dim: number): void;
+  /** dst[r] = [a[r] ; b[r]], widths dimA and dimB (the MTP input). */
+  concatRows(dst: Buffer, a: Buffer, b: Buffer, shape: { rows: number; dimA: number; dimB: number }): void;
+
+  // ---- ops: attention -----------------------------------------------------------------------------------
+  /** Splits query and gate, norms q and k per head (rms1p), rotates the first rotaryDim channels (half split). */
+  prepareQkv(args: QkvPrep, batch: Batch): void;
+  /** Quantizes k and v [rows, kvHeads, headDim] to the pool's dtype: chain rows into pages, nodes into scratch. */
+  storeKv(
+    pool: KvPool,
+    layer: number,
+    kv: { k: Buffer; v: Buffer; kScale: number; vScale: number },
+    batch: Batch,
+  ): void;
+  /**
+   * out[r, h] = softmax(q k^T / sqrt(headDim)) v over the row's path (committed tokens, chain, ancestor nodes, itself),
+   * query head h using KV head floor(h / (heads / kvHeads)). Online softmax over blocks of pageTokens at absolute positions,
+   * in order, keys and values as stored. Call after `storeKv` of the same layer.
+   */
+  attention(
+    out: Buffer,
+    args: { q: Buffer; pool: KvPool; layer: number; heads: number; kScale: number; vScale: number },
+    batch: Batch,
+  ): void;
+
+  // ---- ops: gated delta net -----------------------------------------------------------------------------
+  /** out = silu(causal depthwise conv(m)) over the row's path, w [channels, convKernel], last tap = current row. Chain rows are committed. */
+  conv(out: Buffer, m: Buffer, w: Buffer, pool: StatePool, layer: number, batch: Batch): void;
+  /** The closed form of qwen35-model 5.6 from S at base(p) and the log. Chain rows are committed (log, S at multiples of C). */
+  deltaRule(args: DeltaRule, pool: StatePool, layer: number, batch: Batch): void;
+  /** out = w * (o * rsqrt(mean(o^2) + eps)) * silu(z), per head of `dim`; w [dim] plain. `out` may be `o`. */
+  gatedRmsNorm(
+    out: Buffer,
+    o: Buffer,
+    z: Buffer,
+    w: Buffer,
+    shape: { rows: number; dim: number; eps: number },
+  ): void;
+
+  // ---- ops: head ----------------------------------------------------------------------------------------
+  /** out[r] (int32) = index of the largest of logits[r, 0..usable), the lowest index among equals. `width` = stored row length. */
+  argmax(out: Buffer, logits: Buffer, shape: { rows: number; width: number; usable: number }): void;
+  /**
+   * The k best of logits[r, 0..usable) per row, best first, ties to the lower id: ids (int32) [rows, k] and
+   * logProbs [rows, k] = logit - logsumexp(row).
+   */
+  topK(
+    out: { ids: Buffer; logProbs: Buffer },
+    logits: Buffer,
+    shape: { rows: number; width: number; usable: number; k: number },
+  ): void;
+
+  // ---- ops: sequence state ------------------------------------------------------------------------------
+  /** Moves an accepted path from scratch into pages (all layers, or only `layers`). */
+  commitKv(pool: KvPool, path: CommitPath, layers: { from: number; to: number }): void;
+  /** Moves an accepted path into the conv window, the log and, at multiples of C, into S; all layers. */
+  commitState(pool: StatePool, path: CommitPath): void;
+  /** dst page becomes a copy of src page (all layers). */
+  copyPage(pool: KvPool, dst: number, src: number): void;
+  /** The state of an empty sequence. */
+  resetState(pool: StatePool, slot: number): void;
+  saveState(pool: StatePool, slot: number, tokens: number, snapshot: number): void;
+  restoreState(pool: StatePool, slot: number, tokens: number, snapshot: number): void;
+  /** The slot's hidden row = src[row]; and back: out[0] = hidden row. */
+  keepHidden(pool: StatePool, slot: number, src: Buffer, row: number): void;
+  loadHidden(out: Buffer, row: number, pool: StatePool, slot: number): void;
+}

@@ -1,0 +1,1 @@
+export type { ForwardResult, Model, MtpInput, Pools } from './model.ts';

@@ -1,0 +1,1 @@
+export { defaultSampling, type SamplingParams } from './params.ts';
