@@ -1,0 +1,346 @@
+/**
+ * When it happens: admission, the step loop, cancellation, statistics. One engine owns one model, its pools and
+ * its cache; the loop runs while there is something to do and yields to other events between steps.
+ */
+import type { Backend, Buffer } from '../backends/index.ts';
+import { type PrefixCache, snapshotPositions } from '../cache/index.ts';
+import type { Model, Pools } from '../models/index.ts';
+import { Sampler } from '../sampling/index.ts';
+import { assert, present, UserError } from '../util/index.ts';
+import { assemble, type Work } from './batch.ts';
+import { emptyTree } from './draft-tree.ts';
+import type { EngineOptions } from './options.ts';
+import { planStep } from './scheduler.ts';
+import { Sequence } from './sequence.ts';
+import { LogitRows, type Walk, walkTree } from './step.ts';
+import type { Engine, EngineInfo, EngineStats, GenerateRequest, GenerationEvent } from './types.ts';
+
+export interface EngineParts {
+  readonly backend: Backend;
+  readonly model: Model;
+  readonly pools: Pools;
+  readonly cache: PrefixCache;
+  readonly options: EngineOptions;
+  readonly info: EngineInfo;
+  readonly usableVocab: number;
+}
+
+export class EngineCore implements Engine {
+  readonly info: EngineInfo;
+  readonly #parts: EngineParts;
+  readonly #greedyBuffer: Buffer;
+  readonly #waiting: Sequence[] = [];
+  readonly #running: Sequence[] = [];
+  readonly #freeSlots: number[];
+  readonly #totals = {
+    promptTokens: 0,
+    cachedTokens: 0,
+    generatedTokens: 0,
+    steps: 0,
+    drafted: 0,
+    accepted: 0,
+  };
+  readonly #ended = { stop: 0, length: 0, cancelled: 0, error: 0 };
+  #loop: Promise<void> | null = null;
+  #closed = false;
+
+  constructor(parts: EngineParts) {
+    this.#parts = parts;
+    this.info = parts.info;
+    this.#greedyBuffer = parts.backend.alloc(parts.model.maxRows);
+    this.#freeSlots = Array.from(
+      { length: parts.options.maxSequences },
+      (_, i) => parts.options.maxSequences - 1 - i,
+    );
+  }
+
+  async *generate(request: GenerateRequest, signal?: AbortSignal): AsyncGenerator<GenerationEvent> {
+    const sequence = this.#submit(request);
+    const cancel = (): void => {
+      sequence.cancelled = true;
+    };
+    if (signal?.aborted) cancel();
+    signal?.addEventListener('abort', cancel, { once: true });
+    try {
+      yield* sequence.queue.read();
+    } finally {
+      signal?.removeEventListener('abort', cancel);
+      cancel();
+    }
+  }
+
+  async stats(): Promise<EngineStats> {
+    const { cache } = this.#parts;
+    const { promptTokens, cachedTokens, generatedTokens, steps, drafted, accepted } = this.#totals;
+    return {
+      running: this.#running.length,
+      waiting: this.#waiting.length,
+      promptTokens,
+      cachedTokens,
+      generatedTokens,
+      steps,
+      draftedTokens: drafted,
+      acceptedTokens: accepted,
+      requests: { ...this.#ended },
+      cache: cache.stats(),
+    };
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return this.#loop ?? undefined;
+    this.#closed = true;
+    for (const sequence of [...this.#waiting, ...this.#running]) sequence.cancelled = true;
+    this.#loop ??= this.#run();
+    await this.#loop;
+    this.#parts.model.close();
+    this.#parts.backend.close();
+  }
+
+  #submit(request: GenerateRequest): Sequence {
+    if (this.#closed) throw new UserError('overloaded', 'the engine is closed');
+    checkRequest(request, this.info, this.#parts.usableVocab);
+    if (this.#waiting.length >= this.#parts.options.maxWaiting && this.#freeSlots.length === 0) {
+      const { maxWaiting } = this.#parts.options;
+      throw new UserError(
+        'too_many_requests',
+        `${maxWaiting} requests are waiting, the limit is ${maxWaiting}`,
+      );
+    }
+    const sampler = new Sampler(request.sampling, request.ids);
+    const sequence = new Sequence(request, sampler, this.info.contextTokens);
+    this.#waiting.push(sequence);
+    this.#loop ??= this.#run();
+    return sequence;
+  }
+
+  async #run(): Promise<void> {
+    while (this.#waiting.length + this.#running.length > 0) {
+      // Lets messages in: a cancellation takes effect at the next step boundary.
+      await new Promise((resolve) => setImmediate(resolve));
+      this.#reapCancelled();
+      this.#admit();
+      if (this.#running.length === 0) continue;
+      try {
+        await this.#step();
+      } catch (error) {
+        for (const sequence of [...this.#running]) this.#fail(sequence, error);
+      }
+    }
+    this.#loop = null;
+  }
+
+  #reapCancelled(): void {
+    for (const sequence of this.#waiting.filter((waiting) => waiting.cancelled)) {
+      this.#waiting.splice(this.#waiting.indexOf(sequence), 1);
+      this.#end(sequence, { reason: 'cancelled', stopId: null });
+    }
+    for (const sequence of this.#running.filter((running) => running.cancelled))
+      this.#finish(sequence, { reason: 'cancelled', stopId: null });
+  }
+
+  /** First come, first served: a request that does not fit yet keeps those behind it waiting. */
+  #admit(): void {
+    while (this.#waiting.length > 0 && this.#freeSlots.length > 0) {
+      const sequence = present(this.#waiting[0], 'waiting sequence');
+      try {
+        if (!this.#start(sequence)) return;
+        this.#waiting.shift();
+      } catch (error) {
+        this.#waiting.shift();
+        this.#fail(sequence, error);
+      }
+    }
+  }
+
+  #start(sequence: Sequence): boolean {
+    const { cache, backend, pools, options, model } = this.#parts;
+    if (!this.#hasRoomFor(sequence)) return false;
+    const lease = cache.acquire(sequence.request.ids);
+    if (lease === null) {
+      if (this.#running.length > 0) return false;
+      throw new UserError(
+        'overloaded',
+        `the cache of ${options.cacheBytes} bytes has no room for this prompt`,
+      );
+    }
+    sequence.lease = lease;
+    sequence.slot = present(this.#freeSlots.pop(), 'free slot');
+    sequence.state = 'running';
+    this.#running.push(sequence);
+    const { cachedLen, matchedLen, snapshot, limit } = lease.reuse;
+    for (const { src, dst } of lease.copies) backend.copyPage(pools.kv, dst, src);
+    lease.copiesDone();
+    if (snapshot === null) backend.resetState(pools.state, sequence.slot);
+    else backend.restoreState(pools.state, sequence.slot, cachedLen, snapshot);
+    sequence.cachedLen = cachedLen;
+    sequence.setComputed(cachedLen);
+    const { boundaries } = sequence.request;
+    sequence.snapshotsDue = snapshotPositions({
+      boundaries,
+      cachedLen,
+      matchedLen,
+      promptLen: sequence.promptLen,
+    });
+    sequence.startedMs = performance.now();
+    this.#totals.promptTokens += sequence.promptLen;
+    this.#totals.cachedTokens += cachedLen;
+    assert(cachedLen < sequence.promptLen || !model, 'at least one prompt token is computed');
+    sequence.queue.push({
+      type: 'start',
+      promptTokens: sequence.promptLen,
+      cachedTokens: cachedLen,
+      matchedTokens: matchedLen,
+      reuseLimit: limit,
+      queueMs: sequence.startedMs - sequence.submittedMs,
+    });
+    return true;
+  }
+
+  /** Room is reserved for the longest each sequence may get, so that a running one never lacks a page. */
+  #hasRoomFor(sequence: Sequence): boolean {
+    const { cache, options } = this.#parts;
+    const pages = (len: number): number => Math.ceil(len / options.pageTokens) + 1;
+    const reserved = this.#running.reduce((sum, running) => sum + pages(running.maxLen), 0);
+    return this.#running.length === 0 || reserved + pages(sequence.maxLen) <= cache.maxPages;
+  }
+
+  async #step(): Promise<void> {
+    const { backend, model, pools, options, cache, usableVocab } = this.#parts;
+    const budget = { prefillTokens: options.prefillTokens, maxRows: model.maxRows };
+    const works = planStep(this.#running, () => emptyTree, budget);
+    for (const { sequence, chainLen, tree } of works) {
+      const tokens = sequence.computedLen + chainLen + tree.ids.length;
+      const hasPages = present(sequence.lease, 'lease').ensure(Math.min(tokens, sequence.maxLen));
+      assert(hasPages, `no page for ${tokens} tokens though room was reserved`);
+    }
+    this.#giveBackMemory();
+    const { batch, logitRows, logitStart } = assemble(works);
+    const { logits, hidden } = model.forward(batch, logitRows, pools);
+    const shape = { rows: logitRows.length, width: model.vocabSize, usable: usableVocab };
+    const rows = new LogitRows(backend, logits, shape, this.#greedyBuffer);
+    this.#totals.steps++;
+    for (const [i, work] of works.entries()) {
+      const segment = present(batch.segments[i], 'segment');
+      try {
+        const walk = work.choosesToken
+          ? await walkTree(work, rows, present(logitStart[i], 'logit row'))
+          : null;
+        const path = walk?.path ?? [];
+        this.#commit(work, path);
+        const lastNode = path.at(-1) ?? -1;
+        if (model.hasMtp)
+          backend.keepHidden(
+            pools.state,
+            work.sequence.slot,
+            hidden,
+            segment.firstRow + work.chainLen + lastNode,
+          );
+        this.#snapshotIfDue(work.sequence);
+        if (walk !== null) this.#emit(work, walk);
+      } catch (error) {
+        this.#fail(work.sequence, error);
+      }
+    }
+    cache.tick();
+  }
+
+  #commit({ sequence, chainLen, tree }: Work, path: number[]): void {
+    const { backend, pools } = this.#parts;
+    const lease = present(sequence.lease, 'lease');
+    const ctxLen = sequence.computedLen + chainLen;
+    if (path.length > 0) {
+      const commit = { slot: sequence.slot, ctxLen, nodes: Int32Array.from(path), pages: lease.pages };
+      backend.commitKv(pools.kv, commit, { from: 0, to: pools.kv.layers });
+      backend.commitState(pools.state, commit);
+    }
+    const to = ctxLen + path.length;
+    lease.append(sequence.tokens.subarray(sequence.computedLen, to));
+    sequence.setComputed(to);
+    sequence.steps++;
+    sequence.draftedTokens += tree.ids.length;
+    sequence.acceptedTokens += path.length;
+    this.#totals.drafted += tree.ids.length;
+    this.#totals.accepted += path.length;
+  }
+
+  #snapshotIfDue(sequence: Sequence): void {
+    if (sequence.snapshotsDue.includes(sequence.computedLen)) this.#publish(sequence);
+  }
+
+  /** Makes what is computed reusable by others, from this token count on. */
+  #publish(sequence: Sequence): void {
+    const { backend, pools } = this.#parts;
+    const lease = present(sequence.lease, 'lease');
+    const snapshot = lease.reserveSnapshot();
+    if (snapshot !== null) backend.saveState(pools.state, sequence.slot, sequence.computedLen, snapshot);
+    lease.publish(sequence.computedLen, snapshot);
+  }
+
+  #emit({ sequence }: Work, { ids, logprobs, end }: Walk): void {
+    if (sequence.firstTokenMs === 0) sequence.firstTokenMs = performance.now();
+    this.#totals.generatedTokens += ids.length;
+    if (ids.length > 0) sequence.queue.push({ type: 'tokens', ids, logprobs });
+    if (end !== null) this.#finish(sequence, end);
+  }
+
+  #finish(sequence: Sequence, end: { reason: 'stop' | 'length' | 'cancelled'; stopId: number | null }): void {
+    if (sequence.computedLen > sequence.cachedLen) this.#publish(sequence);
+    this.#leave(sequence);
+    this.#end(sequence, end);
+  }
+
+  #end(sequence: Sequence, end: { reason: 'stop' | 'length' | 'cancelled'; stopId: number | null }): void {
+    sequence.state = 'ended';
+    this.#ended[end.reason]++;
+    sequence.queue.push({ type: 'end', ...end, stats: sequence.stats() });
+    sequence.queue.close();
+  }
+
+  /** The sequence's own failure: nothing of it is kept, the others go on. */
+  #fail(sequence: Sequence, error: unknown): void {
+    if (sequence.state === 'ended') return;
+    this.#leave(sequence);
+    sequence.state = 'ended';
+    this.#ended.error++;
+    sequence.queue.close(error);
+  }
+
+  #leave(sequence: Sequence): void {
+    const index = this.#running.indexOf(sequence);
+    if (index >= 0) this.#running.splice(index, 1);
+    if (sequence.slot >= 0) this.#freeSlots.push(sequence.slot);
+    sequence.slot = -1;
+    sequence.lease?.release();
+    sequence.lease = null;
+  }
+
+  #giveBackMemory(): void {
+    const { backend, pools, cache } = this.#parts;
+    const { pages, snapshots } = cache.takeDiscards();
+    if (pages.length > 0) backend.discardPages(pools.kv, pages);
+    if (snapshots.length > 0) backend.discardSnapshots(pools.state, snapshots);
+  }
+}
+
+function checkRequest(request: GenerateRequest, info: EngineInfo, usableVocab: number): void {
+  const { ids, maxTokens, boundaries } = request;
+  if (ids.length === 0)
+    throw new UserError('invalid_request', 'the prompt has 0 tokens, at least 1 is needed');
+  if (!Number.isInteger(maxTokens) || maxTokens < 1)
+    throw new UserError('invalid_request', `max_tokens is ${maxTokens}, at least 1 is needed`, {
+      param: 'max_tokens',
+    });
+  if (ids.length >= info.contextTokens)
+    throw new UserError(
+      'context_length_exceeded',
+      `the prompt has ${ids.length} tokens and leaves no room for an answer, the limit is ${info.contextTokens}`,
+    );
+  const bad = ids.find((id) => id < 0 || id >= usableVocab);
+  if (bad !== undefined)
+    throw new UserError(
+      'invalid_request',
+      `the prompt contains token ${bad}, the vocabulary has ${usableVocab}`,
+    );
+  const ordered = boundaries.every((at, i) => at > (boundaries[i - 1] ?? 0) && at <= ids.length);
+  assert(ordered, `boundaries ${boundaries.join(',')} ascend within ${ids.length} tokens`);
+}
