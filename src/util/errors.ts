@@ -30,7 +30,11 @@ export class UserError extends Error {
   /** The request field, file key or tensor that is wrong, if one is. */
   readonly param: string | null;
 
-  constructor(code: ErrorCode, message: string, extra: { hint?: string; param?: string; cause?: unknown } = {}) {
+  constructor(
+    code: ErrorCode,
+    message: string,
+    extra: { hint?: string; param?: string; cause?: unknown } = {},
+  ) {
     super(message, extra.cause === undefined ? undefined : { cause: extra.cause });
     this.name = 'UserError';
     this.code = code;
