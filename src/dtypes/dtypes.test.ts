@@ -86,7 +86,8 @@ describe('NVFP4', () => {
 
 describe('E4M3', () => {
   it('encodes the golden values', () => {
-    for (const [value, code] of golden.e4m3_encode as [number, number][]) expect(e4m3Encode(value)).toBe(code);
+    for (const [value, code] of golden.e4m3_encode as [number, number][])
+      expect(e4m3Encode(value)).toBe(code);
   });
 
   it('gives every finite code back, and the nearest code of anything else', () => {
@@ -97,7 +98,9 @@ describe('E4M3', () => {
     fc.assert(
       fc.property(fc.double({ min: -448, max: 448, noNaN: true }), (value) => {
         const error = Math.abs((e4m3Decode[e4m3Encode(value)] ?? 0) - value);
-        const best = Math.min(...[...e4m3Decode].filter((v) => !Number.isNaN(v)).map((v) => Math.abs(v - value)));
+        const best = Math.min(
+          ...[...e4m3Decode].filter((v) => !Number.isNaN(v)).map((v) => Math.abs(v - value)),
+        );
         expect(error).toBe(best);
       }),
     );

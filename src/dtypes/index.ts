@@ -1,4 +1,13 @@
-export { bf16Decode, bf16Encode, bf16ToF32, f16Decode, f16Encode, f16ToF32, f32ToBf16, f32ToF16 } from './float.ts';
+export {
+  bf16Decode,
+  bf16Encode,
+  bf16ToF32,
+  f16Decode,
+  f16Encode,
+  f16ToF32,
+  f32ToBf16,
+  f32ToF16,
+} from './float.ts';
 export { e4m3Decode, e4m3Encode, e4m3Max } from './fp8.ts';
 export {
   dequantizeNvfp4,

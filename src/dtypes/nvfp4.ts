@@ -8,7 +8,24 @@ import { e4m3Decode, e4m3Encode, e4m3Max } from './fp8.ts';
 export const nvfp4Block = 16;
 
 /** Value of each 4-bit code; codes 8 to 15 are the negatives. */
-export const e2m1Values: Float32Array = Float32Array.of(0, 0.5, 1, 1.5, 2, 3, 4, 6, -0, -0.5, -1, -1.5, -2, -3, -4, -6);
+export const e2m1Values: Float32Array = Float32Array.of(
+  0,
+  0.5,
+  1,
+  1.5,
+  2,
+  3,
+  4,
+  6,
+  -0,
+  -0.5,
+  -1,
+  -1.5,
+  -2,
+  -3,
+  -4,
+  -6,
+);
 
 /** Nearest code, ties to the even code, saturating at 6; the sign bit is set for values below zero only. */
 export function e2m1Encode(value: number): number {
@@ -82,7 +99,10 @@ export function dequantizeNvfp4({ codes, scales, scale2 }: Nvfp4): Float32Array 
 /**
  * Activations of W4A4: x [rows, inDim] to codes (one per byte) and block scales, with the static `inputScale`.
  */
-export function quantizeActivationsNvfp4(x: Float32Array, inputScale: number): { codes: Uint8Array; scales: Uint8Array } {
+export function quantizeActivationsNvfp4(
+  x: Float32Array,
+  inputScale: number,
+): { codes: Uint8Array; scales: Uint8Array } {
   const codes = new Uint8Array(x.length);
   const scales = new Uint8Array(x.length / nvfp4Block);
   for (let block = 0; block < scales.length; block++) {
@@ -90,7 +110,8 @@ export function quantizeActivationsNvfp4(x: Float32Array, inputScale: number): {
     const scale = e4m3Encode(largest(x, from, nvfp4Block) / (codeMax * inputScale));
     scales[block] = scale;
     const unit = (e4m3Decode[scale] as number) * inputScale;
-    for (let i = from; i < from + nvfp4Block; i++) codes[i] = unit === 0 ? 0 : e2m1Encode((x[i] as number) / unit);
+    for (let i = from; i < from + nvfp4Block; i++)
+      codes[i] = unit === 0 ? 0 : e2m1Encode((x[i] as number) / unit);
   }
   return { codes, scales };
 }
