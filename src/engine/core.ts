@@ -23,6 +23,8 @@ export interface EngineParts {
   readonly options: EngineOptions;
   readonly info: EngineInfo;
   readonly usableVocab: number;
+  /** Tokens between snapshots at ordinary message boundaries. */
+  readonly spacing: number;
 }
 
 export class EngineCore implements Engine {
@@ -153,7 +155,7 @@ export class EngineCore implements Engine {
   }
 
   #start(sequence: Sequence): boolean {
-    const { cache, backend, pools, options, model } = this.#parts;
+    const { cache, backend, pools, options } = this.#parts;
     if (!this.#hasRoomFor(sequence)) return false;
     const lease = cache.acquire(sequence.request.ids);
     if (lease === null) {
@@ -184,7 +186,7 @@ export class EngineCore implements Engine {
     sequence.startedMs = performance.now();
     this.#totals.promptTokens += sequence.promptLen;
     this.#totals.cachedTokens += cachedLen;
-    assert(cachedLen < sequence.promptLen || !model, 'at least one prompt token is computed');
+    assert(cachedLen < promptLen, 'at least one prompt token is computed');
     sequence.queue.push({
       type: 'start',
       promptTokens: sequence.promptLen,
@@ -205,7 +207,7 @@ export class EngineCore implements Engine {
   }
 
   async #step(): Promise<void> {
-    const { backend, model, pools, options, cache, usableVocab } = this.#parts;
+    const { backend, model, pools, options, usableVocab } = this.#parts;
     const budget = { prefillTokens: options.prefillTokens, maxRows: model.maxRows };
     const works = planStep(this.#running, () => emptyTree, budget);
     for (const { sequence, chainLen, tree } of works) {
@@ -241,7 +243,6 @@ export class EngineCore implements Engine {
         this.#fail(work.sequence, error);
       }
     }
-    cache.tick();
   }
 
   #commit({ sequence, chainLen, tree }: Work, path: number[]): void {

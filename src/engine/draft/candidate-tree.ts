@@ -1,0 +1,88 @@
+/**
+ * The one tree that all draft sources add to. Equal tokens under the same parent are one node; every node has a
+ * conditional probability (that it is right, if its parent is) per source, and a score: the product down its path.
+ */
+import type { DraftTree } from '../draft-tree.ts';
+
+export type Source = 'mtp' | 'suffix' | 'both';
+
+export interface Candidate {
+  readonly id: number;
+  /** Index of the parent candidate, -1 = the last known token. */
+  readonly parent: number;
+  readonly depth: number;
+  source: Source;
+  /** The source's own claim, the key of its calibration. */
+  claim: number;
+  /** Calibrated probability given the parent. */
+  probability: number;
+  score: number;
+}
+
+export type Calibrate = (source: Source, depth: number, claim: number) => number;
+
+export class CandidateTree {
+  readonly nodes: Candidate[] = [];
+  readonly #children = new Map<string, number>();
+  readonly #calibrate: Calibrate;
+  readonly #maxDepth: number;
+
+  constructor(calibrate: Calibrate, maxDepth: number) {
+    this.#calibrate = calibrate;
+    this.#maxDepth = maxDepth;
+  }
+
+  /** Adds a guess, or strengthens the node that already makes it. Returns its index, -1 when it lies too deep. */
+  add(parent: number, id: number, source: 'mtp' | 'suffix', claim: number): number {
+    const depth = parent < 0 ? 0 : this.#node(parent).depth + 1;
+    if (depth >= this.#maxDepth) return -1;
+    const key = `${parent}:${id}`;
+    const known = this.#children.get(key);
+    if (known !== undefined) {
+      this.#strengthen(known, source, claim);
+      return known;
+    }
+    const probability = this.#calibrate(source, depth, claim);
+    const score = probability * (parent < 0 ? 1 : this.#node(parent).score);
+    this.nodes.push({ id, parent, depth, source, claim, probability, score });
+    this.#children.set(key, this.nodes.length - 1);
+    return this.nodes.length - 1;
+  }
+
+  /** The `count` best nodes as a tree, closed under parents: scores fall along a path, so the best ones are. */
+  best(count: number): { tree: DraftTree; chosen: number[] } {
+    const order = this.nodes.map((_, index) => index);
+    this.#rescore();
+    order.sort((a, b) => this.#node(b).score - this.#node(a).score || a - b);
+    const chosen = order.slice(0, count).sort((a, b) => a - b);
+    const place = new Map(chosen.map((candidate, node) => [candidate, node]));
+    const ids = Int32Array.from(chosen, (index) => this.#node(index).id);
+    const parents = Int32Array.from(chosen, (index) => place.get(this.#node(index).parent) ?? -1);
+    return { tree: { ids, parents }, chosen };
+  }
+
+  /** Scores of all nodes, best first: the expected number of accepted tokens that each further node adds. */
+  scores(): number[] {
+    this.#rescore();
+    return this.nodes.map((node) => node.score).sort((a, b) => b - a);
+  }
+
+  #strengthen(index: number, source: 'mtp' | 'suffix', claim: number): void {
+    const node = this.#node(index);
+    if (node.source !== source) node.source = 'both';
+    node.claim = Math.max(node.claim, claim);
+    node.probability = Math.max(node.probability, this.#calibrate(node.source, node.depth, node.claim));
+  }
+
+  /** Parents precede children, and a node never scores above its parent. */
+  #rescore(): void {
+    for (const node of this.nodes)
+      node.score = node.probability * (node.parent < 0 ? 1 : this.#node(node.parent).score);
+  }
+
+  #node(index: number): Candidate {
+    const node = this.nodes[index];
+    if (node === undefined) throw new RangeError(`candidate ${index} of ${this.nodes.length}`);
+    return node;
+  }
+}
