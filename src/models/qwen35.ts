@@ -1,100 +1,69 @@
 /**
- * The Qwen3.5 family: gated full attention and gated delta nets, with an optional multi-token-prediction layer.
- * Mathematics: qwen35-model sections 2 and 4. Norm weights are raw (the op adds 1), linear weights have no biases.
+ * The hybrid models of the qwen3_5 family (qwen35-model 2 and 4): gated attention and gated delta net by layer type, SwiGLU, and
+ * the MTP layer. A forward is a list of ops; all arithmetic, state and acceptance of rows is the back-end's.
  */
-import type { Backend, Batch, Buffer, Weight } from '../backends/index.ts';
+import type { Backend, Batch, Buffer, RopeSpec } from '../backends/index.ts';
+import type { Qwen35Config } from '../checkpoint/index.ts';
 import { assert, present } from '../util/index.ts';
 import type { ForwardResult, Model, MtpInput, Pools } from './model.ts';
+import {
+  type AttentionWeights,
+  type DeltaNetWeights,
+  type LayerWeights,
+  type Qwen35Weights,
+  readWeights,
+} from './qwen35-weights.ts';
 import { ropeOf } from './rope.ts';
 import type { WeightSource } from './weight-source.ts';
 
-/** Positions between two materialized states of the delta rule; drafts may be as deep. */
-export const deltaChunk = 32;
+/** Tokens between materialized states (C of architecture, section 7). */
+export const stateChunk = 32;
 
-interface Mlp {
-  readonly gate: Weight;
-  readonly up: Weight;
-  readonly down: Weight;
+/** The model owns the source from here on and closes it. */
+export function loadQwen35(
+  backend: Backend,
+  source: WeightSource,
+  { maxRows }: { readonly maxRows: number },
+): Model {
+  assert(Number.isSafeInteger(maxRows) && maxRows > 0, `a forward of at most ${maxRows} rows`);
+  return new Qwen35Model(backend, source, maxRows);
 }
 
-interface AttentionWeights {
-  readonly kind: 'attention';
-  /** Layer index in the KV pool. */
-  readonly kvLayer: number;
-  readonly q: Weight;
-  readonly k: Weight;
-  readonly v: Weight;
-  readonly o: Weight;
-  readonly qNorm: Buffer;
-  readonly kNorm: Buffer;
-  readonly kScale: number;
-  readonly vScale: number;
+type Activations = ReturnType<typeof activationWidths>;
+
+/** Width of a row of each activation. */
+function activationWidths(c: Qwen35Config) {
+  const qWidth = c.heads * c.headDim;
+  const kvWidth = c.kvHeads * c.headDim;
+  const valueWidth = c.linValueHeads * c.linValueDim;
+  const channels = 2 * c.linKeyHeads * c.linKeyDim + valueWidth;
+  return {
+    x: c.hiddenSize,
+    normed: c.hiddenSize,
+    mixed: c.hiddenSize,
+    gathered: c.hiddenSize,
+    hidden: c.hiddenSize,
+    mtpHidden: c.hiddenSize,
+    mtpInput: 2 * c.hiddenSize,
+    gate: c.intermediateSize,
+    up: c.intermediateSize,
+    qg: 2 * qWidth,
+    q: qWidth,
+    qGate: qWidth,
+    attended: qWidth,
+    rawK: kvWidth,
+    k: kvWidth,
+    v: kvWidth,
+    m: channels,
+    qkv: channels,
+    z: valueWidth,
+    o: valueWidth,
+    b: c.linValueHeads,
+    a: c.linValueHeads,
+  };
 }
 
-interface DeltaWeights {
-  readonly kind: 'delta';
-  /** Layer index in the state pool. */
-  readonly stateLayer: number;
-  readonly qkv: Weight;
-  readonly z: Weight;
-  readonly b: Weight;
-  readonly a: Weight;
-  readonly out: Weight;
-  readonly conv: Buffer;
-  readonly aLog: Buffer;
-  readonly dtBias: Buffer;
-  readonly norm: Buffer;
-}
-
-interface Layer {
-  readonly inputNorm: Buffer;
-  readonly mixer: AttentionWeights | DeltaWeights;
-  readonly mlpNorm: Buffer;
-  readonly mlp: Mlp;
-}
-
-interface MtpWeights {
-  readonly embeddingNorm: Buffer;
-  readonly hiddenNorm: Buffer;
-  readonly fc: Weight;
-  readonly layer: Layer;
-  readonly norm: Buffer;
-}
-
-/** Activation buffers; the comment is the width of a row. */
-interface Activations {
-  readonly h: Buffer; // hidden
-  readonly x: Buffer; // hidden
-  readonly y: Buffer; // hidden
-  readonly pair: Buffer; // 2 * hidden
-  readonly wide: Buffer; // qg, or the delta net's q|k|v
-  readonly mixed: Buffer; // conv output
-  readonly gate: Buffer; // attention gate, or z
-  readonly q: Buffer;
-  readonly k: Buffer;
-  readonly rawK: Buffer;
-  readonly v: Buffer;
-  readonly core: Buffer; // attention or delta output
-  readonly a: Buffer;
-  readonly b: Buffer;
-  readonly up: Buffer; // intermediate
-  readonly gateUp: Buffer; // intermediate
-  readonly headIn: Buffer; // hidden, logit rows
-  readonly logits: Buffer; // vocab, logit rows
-}
-
-export interface Qwen35Options {
-  /** Rows of one forward. */
-  readonly maxRows: number;
-  /** Rows whose logits may be asked for at once. */
-  readonly maxLogitRows: number;
-}
-
-export function loadQwen35(backend: Backend, source: WeightSource, options: Qwen35Options): Model {
-  return new Qwen35(backend, source, options);
-}
-
-class Qwen35 implements Model {
+class Qwen35Model implements Model {
   readonly vocabSize: number;
   readonly hiddenSize: number;
   readonly maxPositions: number;
@@ -103,264 +72,152 @@ class Qwen35 implements Model {
   readonly kvShape: Model['kvShape'];
   readonly stateShape: Model['stateShape'];
   readonly #backend: Backend;
-  readonly #config: WeightSource['config'];
-  readonly #maxLogitRows: number;
-  readonly #rope: ReturnType<typeof ropeOf>;
-  readonly #embed: Weight;
-  readonly #layers: readonly Layer[];
-  readonly #norm: Buffer;
-  readonly #head: Weight;
-  readonly #mtp: MtpWeights | null;
-  readonly #act: Activations;
-  /** Post-norm rows of the last target forward and of the last MTP forward. */
-  readonly #hidden: Buffer;
-  readonly #mtpHidden: Buffer;
+  readonly #source: WeightSource;
+  readonly #config: Qwen35Config;
+  readonly #weights: Qwen35Weights;
+  readonly #rope: RopeSpec;
+  readonly #act: Record<keyof Activations, Buffer>;
+  readonly #logits: { main: Buffer; mtp: Buffer };
 
-  constructor(backend: Backend, source: WeightSource, { maxRows, maxLogitRows }: Qwen35Options) {
-    const config = source.config;
+  constructor(backend: Backend, source: WeightSource, maxRows: number) {
+    const c = source.config;
     this.#backend = backend;
-    this.#config = config;
-    this.#maxLogitRows = maxLogitRows;
+    this.#source = source;
+    this.#config = c;
+    this.#weights = readWeights(backend, source);
+    this.#rope = ropeOf(c);
+    this.vocabSize = c.vocabSize;
+    this.hiddenSize = c.hiddenSize;
+    this.maxPositions = c.maxPositions;
     this.maxRows = maxRows;
-    this.vocabSize = config.vocabSize;
-    this.hiddenSize = config.hiddenSize;
-    this.maxPositions = config.maxPositions;
-    this.hasMtp = source.hasMtp;
-    this.#rope = ropeOf(config);
-    const load = new Loader(backend, source);
-    this.#embed = source.matrix('model.embed_tokens.weight');
-    this.#layers = config.layerTypes.map((_, i) => load.layer(i));
-    this.#norm = load.vector('model.norm.weight');
-    this.#head = source.matrix('lm_head.weight');
-    this.#mtp = source.hasMtp ? load.mtp() : null;
-    this.kvShape = { layers: load.kvLayers, kvHeads: config.kvHeads, headDim: config.headDim };
+    this.hasMtp = this.#weights.mtp !== null;
+    this.kvShape = { layers: this.#weights.kvLayers, kvHeads: c.kvHeads, headDim: c.headDim };
     this.stateShape = {
-      layers: load.stateLayers,
-      keyHeads: config.linKeyHeads,
-      valueHeads: config.linValueHeads,
-      keyDim: config.linKeyDim,
-      valueDim: config.linValueDim,
-      convKernel: config.convKernel,
-      chunk: deltaChunk,
-      hiddenDim: source.hasMtp ? config.hiddenSize : 0,
+      layers: this.#weights.stateLayers,
+      keyHeads: c.linKeyHeads,
+      valueHeads: c.linValueHeads,
+      keyDim: c.linKeyDim,
+      valueDim: c.linValueDim,
+      convKernel: c.convKernel,
+      chunk: stateChunk,
+      hiddenDim: this.hasMtp ? c.hiddenSize : 0,
     };
-    this.#act = allocate(backend, config, { maxRows, maxLogitRows });
-    this.#hidden = backend.alloc(maxRows * config.hiddenSize);
-    this.#mtpHidden = backend.alloc(maxRows * config.hiddenSize);
+    const widths = Object.entries(activationWidths(c));
+    this.#act = Object.fromEntries(
+      widths.map(([name, width]) => [name, backend.alloc(maxRows * width)]),
+    ) as Record<keyof Activations, Buffer>;
+    this.#logits = { main: backend.alloc(c.vocabSize), mtp: backend.alloc(c.vocabSize) };
   }
 
   forward(batch: Batch, logitRows: Int32Array, pools: Pools): ForwardResult {
-    this.#checkRows(batch.rows, logitRows);
-    const { h } = this.#act;
-    this.#backend.embed(h, this.#embed, batch.ids);
-    for (const layer of this.#layers) this.#layer(layer, batch, pools);
-    this.#rms(this.#hidden, h, this.#norm, batch.rows);
-    return { logits: this.#logits(this.#hidden, logitRows), hidden: this.#hidden };
+    const { x, hidden } = this.#act;
+    this.#checkRows(batch, logitRows);
+    this.#backend.embed(x, this.#weights.embed, batch.ids.subarray(0, batch.rows));
+    for (const layer of this.#weights.layers) this.#layer(layer, batch, pools);
+    this.#norm(hidden, x, this.#weights.norm, batch.rows);
+    return { logits: this.#head('main', hidden, logitRows), hidden };
   }
 
-  forwardMtp(batch: Batch, { hidden, logitRows }: MtpInput, pools: Pools): ForwardResult {
-    const mtp = present(this.#mtp, 'MTP weights');
-    this.#checkRows(batch.rows, logitRows);
-    const { h, x, y, pair } = this.#act;
+  forwardMtp(batch: Batch, input: MtpInput, pools: Pools): ForwardResult {
+    const { x, normed, mixed, mtpInput, mtpHidden } = this.#act;
+    const mtp = present(this.#weights.mtp, 'the MTP layer of this model');
     const { rows } = batch;
     const dim = this.hiddenSize;
-    this.#backend.embed(h, this.#embed, batch.ids);
-    this.#rms(x, h, mtp.embeddingNorm, rows);
-    this.#rms(y, hidden, mtp.hiddenNorm, rows);
-    this.#backend.concatRows(pair, x, y, { rows, dimA: dim, dimB: dim });
-    this.#backend.linear(h, mtp.fc, pair, rows);
+    this.#checkRows(batch, input.logitRows);
+    this.#backend.embed(x, this.#weights.embed, batch.ids.subarray(0, rows));
+    this.#norm(normed, x, mtp.embeddingNorm, rows);
+    this.#norm(mixed, input.hidden, mtp.hiddenNorm, rows);
+    this.#backend.concatRows(mtpInput, normed, mixed, { rows, dimA: dim, dimB: dim });
+    this.#backend.linear(x, mtp.fc, mtpInput, rows);
     this.#layer(mtp.layer, batch, pools);
-    this.#rms(this.#mtpHidden, h, mtp.norm, rows);
-    return { logits: this.#logits(this.#mtpHidden, logitRows), hidden: this.#mtpHidden };
+    this.#norm(mtpHidden, x, mtp.norm, rows);
+    return { logits: this.#head('mtp', mtpHidden, input.logitRows), hidden: mtpHidden };
   }
 
   close(): void {
-    for (const buffer of [...Object.values(this.#act), this.#hidden, this.#mtpHidden])
+    const { main, mtp } = this.#logits;
+    for (const buffer of [...Object.values(this.#act), ...this.#weights.buffers, main, mtp])
       this.#backend.free(buffer);
+    this.#source.close();
   }
 
-  #checkRows(rows: number, logitRows: Int32Array): void {
-    assert(rows >= 1 && rows <= this.maxRows, `${rows} rows, the limit is ${this.maxRows}`);
-    assert(
-      logitRows.length <= this.#maxLogitRows,
-      `${logitRows.length} logit rows, the limit is ${this.#maxLogitRows}`,
-    );
+  #checkRows(batch: Batch, logitRows: Int32Array): void {
+    assert(batch.rows > 0 && batch.rows <= this.maxRows, `${batch.rows} rows, at most ${this.maxRows}`);
+    assert(batch.ids.length >= batch.rows, `${batch.rows} rows have tokens, got ${batch.ids.length}`);
+    const outside = logitRows.find((row) => row < 0 || row >= batch.rows);
+    assert(outside === undefined, `logit row ${outside} is one of ${batch.rows} rows`);
   }
 
-  #rms(out: Buffer, x: Buffer, w: Buffer, rows: number): void {
+  /** x += mixer(norm(x)); x += mlp(norm(x)) */
+  #layer(layer: LayerWeights, batch: Batch, pools: Pools): void {
+    const { x, normed, mixed, gate, up } = this.#act;
+    const { rows } = batch;
+    const count = rows * this.hiddenSize;
+    this.#norm(normed, x, layer.inputNorm, rows);
+    if (layer.mixer.kind === 'attention') this.#attention(layer.mixer, batch, pools);
+    else this.#deltaNet(layer.mixer, batch, pools);
+    this.#backend.add(x, mixed, count);
+    this.#norm(normed, x, layer.postNorm, rows);
+    this.#backend.linear(gate, layer.gate, normed, rows);
+    this.#backend.linear(up, layer.up, normed, rows);
+    this.#backend.siluMul(gate, gate, up, rows * this.#config.intermediateSize);
+    this.#backend.linear(mixed, layer.down, gate, rows);
+    this.#backend.add(x, mixed, count);
+  }
+
+  /** mixed = o_proj(attention * sigmoid(gate)) */
+  #attention(w: AttentionWeights, batch: Batch, pools: Pools): void {
+    const { normed, mixed, qg, q, qGate, attended, rawK, k, v } = this.#act;
+    const { heads, kvHeads, headDim, eps } = this.#config;
+    const { rows } = batch;
+    const { kvLayer: layer, kScale, vScale, qNorm, kNorm } = w;
+    const backend = this.#backend;
+    backend.linear(qg, w.q, normed, rows);
+    backend.linear(rawK, w.k, normed, rows);
+    backend.linear(v, w.v, normed, rows);
+    const shape = { heads, kvHeads, headDim, eps, rope: this.#rope };
+    backend.prepareQkv({ q, gate: qGate, k, qg, rawK, qNorm, kNorm, ...shape }, batch);
+    backend.storeKv(pools.kv, layer, { k, v, kScale, vScale }, batch);
+    backend.attention(attended, { q, pool: pools.kv, layer, heads, kScale, vScale }, batch);
+    backend.sigmoidMul(attended, attended, qGate, rows * heads * headDim);
+    backend.linear(mixed, w.o, attended, rows);
+  }
+
+  /** mixed = out_proj(gated norm of the delta rule) */
+  #deltaNet(w: DeltaNetWeights, batch: Batch, pools: Pools): void {
+    const { normed, mixed, m, qkv, z, o, b, a } = this.#act;
+    const { linValueHeads, linValueDim, eps } = this.#config;
+    const { rows } = batch;
+    const { aLog, dtBias, stateLayer } = w;
+    const backend = this.#backend;
+    backend.linear(m, w.qkv, normed, rows);
+    backend.linear(z, w.z, normed, rows);
+    backend.linear(b, w.b, normed, rows);
+    backend.linear(a, w.a, normed, rows);
+    backend.conv(qkv, m, w.conv, pools.state, stateLayer, batch);
+    backend.deltaRule({ out: o, qkv, b, a, aLog, dtBias }, pools.state, stateLayer, batch);
+    backend.gatedRmsNorm(o, o, z, w.norm, { rows: rows * linValueHeads, dim: linValueDim, eps });
+    backend.linear(mixed, w.out, o, rows);
+  }
+
+  #norm(out: Buffer, x: Buffer, w: Buffer, rows: number): void {
     this.#backend.rmsNorm(out, x, w, { rows, dim: this.hiddenSize, eps: this.#config.eps });
   }
 
-  #logits(hidden: Buffer, rows: Int32Array): Buffer {
-    const { headIn, logits } = this.#act;
-    if (rows.length > 0) {
-      this.#backend.gatherRows(headIn, hidden, rows, this.hiddenSize);
-      this.#backend.linear(logits, this.#head, headIn, rows.length);
-    }
-    return logits;
+  #head(kind: 'main' | 'mtp', hidden: Buffer, logitRows: Int32Array): Buffer {
+    const { gathered } = this.#act;
+    const rows = logitRows.length;
+    if (this.#logits[kind].bytes < rows * this.vocabSize * 4) this.#growLogits(kind, rows);
+    if (rows === 0) return this.#logits[kind];
+    this.#backend.gatherRows(gathered, hidden, logitRows, this.hiddenSize);
+    this.#backend.linear(this.#logits[kind], this.#weights.head, gathered, rows);
+    return this.#logits[kind];
   }
 
-  #layer(layer: Layer, batch: Batch, pools: Pools): void {
-    const { h, x, y, up, gateUp } = this.#act;
-    const { rows } = batch;
-    this.#rms(x, h, layer.inputNorm, rows);
-    if (layer.mixer.kind === 'attention') this.#attention(layer.mixer, batch, pools);
-    else this.#delta(layer.mixer, batch, pools);
-    this.#backend.add(h, y, rows * this.hiddenSize);
-    this.#rms(x, h, layer.mlpNorm, rows);
-    this.#backend.linear(gateUp, layer.mlp.gate, x, rows);
-    this.#backend.linear(up, layer.mlp.up, x, rows);
-    this.#backend.siluMul(up, gateUp, up, rows * this.#config.intermediateSize);
-    this.#backend.linear(y, layer.mlp.down, up, rows);
-    this.#backend.add(h, y, rows * this.hiddenSize);
+  /** Few rows want logits as a rule, and a row may be a megabyte wide: memory follows the need, by doubling. */
+  #growLogits(kind: 'main' | 'mtp', rows: number): void {
+    const rounded = Math.min(this.maxRows, 2 ** Math.ceil(Math.log2(rows)));
+    this.#backend.free(this.#logits[kind]);
+    this.#logits[kind] = this.#backend.alloc(Math.max(rows, rounded) * this.vocabSize);
   }
-
-  /** y = gated attention of x */
-  #attention(w: AttentionWeights, batch: Batch, { kv }: Pools): void {
-    const { x, y, wide, gate, q, k, rawK, v, core } = this.#act;
-    const { heads, kvHeads, headDim, eps } = this.#config;
-    const { rows } = batch;
-    const backend = this.#backend;
-    backend.linear(wide, w.q, x, rows);
-    backend.linear(rawK, w.k, x, rows);
-    backend.linear(v, w.v, x, rows);
-    const { qNorm, kNorm, kScale, vScale } = w;
-    backend.prepareQkv(
-      { q, gate, k, qg: wide, rawK, qNorm, kNorm, heads, kvHeads, headDim, eps, rope: this.#rope },
-      batch,
-    );
-    backend.storeKv(kv, w.kvLayer, { k, v, kScale, vScale }, batch);
-    backend.attention(core, { q, pool: kv, layer: w.kvLayer, heads, kScale, vScale }, batch);
-    backend.sigmoidMul(core, core, gate, rows * heads * headDim);
-    backend.linear(y, w.o, core, rows);
-  }
-
-  /** y = gated delta net of x */
-  #delta(w: DeltaWeights, batch: Batch, { state }: Pools): void {
-    const { x, y, wide, mixed, gate, a, b, core } = this.#act;
-    const { linValueHeads, linValueDim, eps } = this.#config;
-    const { rows } = batch;
-    const backend = this.#backend;
-    backend.linear(wide, w.qkv, x, rows);
-    backend.linear(gate, w.z, x, rows);
-    backend.linear(b, w.b, x, rows);
-    backend.linear(a, w.a, x, rows);
-    backend.conv(mixed, wide, w.conv, state, w.stateLayer, batch);
-    backend.deltaRule(
-      { out: core, qkv: mixed, b, a, aLog: w.aLog, dtBias: w.dtBias },
-      state,
-      w.stateLayer,
-      batch,
-    );
-    backend.gatedRmsNorm(core, core, gate, w.norm, { rows: rows * linValueHeads, dim: linValueDim, eps });
-    backend.linear(y, w.out, core, rows);
-  }
-}
-
-class Loader {
-  kvLayers = 0;
-  stateLayers = 0;
-  readonly #backend: Backend;
-  readonly #source: WeightSource;
-
-  constructor(backend: Backend, source: WeightSource) {
-    this.#backend = backend;
-    this.#source = source;
-  }
-
-  vector(name: string): Buffer {
-    return this.#backend.upload(this.#source.vector(name));
-  }
-
-  layer(index: number): Layer {
-    const p = `model.layers.${index}.`;
-    const isAttention = this.#source.config.layerTypes[index] === 'full_attention';
-    return this.#block(p, isAttention ? this.#attention(`${p}self_attn`) : this.#delta(`${p}linear_attn.`));
-  }
-
-  mtp(): MtpWeights {
-    const p = 'mtp.layers.0.';
-    return {
-      embeddingNorm: this.vector('mtp.pre_fc_norm_embedding.weight'),
-      hiddenNorm: this.vector('mtp.pre_fc_norm_hidden.weight'),
-      fc: this.#source.matrix('mtp.fc.weight'),
-      layer: this.#block(p, this.#attention(`${p}self_attn`)),
-      norm: this.vector('mtp.norm.weight'),
-    };
-  }
-
-  #block(p: string, mixer: Layer['mixer']): Layer {
-    const matrix = (name: string): Weight => this.#source.matrix(`${p}mlp.${name}_proj.weight`);
-    return {
-      inputNorm: this.vector(`${p}input_layernorm.weight`),
-      mixer,
-      mlpNorm: this.vector(`${p}post_attention_layernorm.weight`),
-      mlp: { gate: matrix('gate'), up: matrix('up'), down: matrix('down') },
-    };
-  }
-
-  #attention(stem: string): AttentionWeights {
-    const matrix = (name: string): Weight => this.#source.matrix(`${stem}.${name}_proj.weight`);
-    const scales = this.#source.kvScales(stem);
-    return {
-      kind: 'attention',
-      kvLayer: this.kvLayers++,
-      q: matrix('q'),
-      k: matrix('k'),
-      v: matrix('v'),
-      o: matrix('o'),
-      qNorm: this.vector(`${stem}.q_norm.weight`),
-      kNorm: this.vector(`${stem}.k_norm.weight`),
-      kScale: scales.k,
-      vScale: scales.v,
-    };
-  }
-
-  #delta(p: string): DeltaWeights {
-    const matrix = (name: string): Weight => this.#source.matrix(`${p}${name}.weight`);
-    return {
-      kind: 'delta',
-      stateLayer: this.stateLayers++,
-      qkv: matrix('in_proj_qkv'),
-      z: matrix('in_proj_z'),
-      b: matrix('in_proj_b'),
-      a: matrix('in_proj_a'),
-      out: matrix('out_proj'),
-      conv: this.vector(`${p}conv1d.weight`),
-      aLog: this.vector(`${p}A_log`),
-      dtBias: this.vector(`${p}dt_bias`),
-      norm: this.vector(`${p}norm.weight`),
-    };
-  }
-}
-
-function allocate(
-  backend: Backend,
-  c: WeightSource['config'],
-  { maxRows, maxLogitRows }: Qwen35Options,
-): Activations {
-  const rows = (width: number): Buffer => backend.alloc(maxRows * width);
-  const attention = c.heads * c.headDim;
-  const values = c.linValueHeads * c.linValueDim;
-  const channels = 2 * c.linKeyHeads * c.linKeyDim + values;
-  return {
-    h: rows(c.hiddenSize),
-    x: rows(c.hiddenSize),
-    y: rows(c.hiddenSize),
-    pair: rows(2 * c.hiddenSize),
-    wide: rows(Math.max(2 * attention, channels)),
-    mixed: rows(channels),
-    gate: rows(Math.max(attention, values)),
-    q: rows(attention),
-    k: rows(c.kvHeads * c.headDim),
-    rawK: rows(c.kvHeads * c.headDim),
-    v: rows(c.kvHeads * c.headDim),
-    core: rows(Math.max(attention, values)),
-    a: rows(c.linValueHeads),
-    b: rows(c.linValueHeads),
-    up: rows(c.intermediateSize),
-    gateUp: rows(c.intermediateSize),
-    headIn: backend.alloc(maxLogitRows * c.hiddenSize),
-    logits: backend.alloc(maxLogitRows * c.vocabSize),
-  };
 }

@@ -1,28 +1,27 @@
-/** Inverse frequencies of rotary embedding, plain and YaRN (transformers, modeling_rope_utils). */
+/** Rotary frequencies (qwen35-model 2.4). Text has one position per token, so the three MRoPE axes are one. */
 import type { RopeSpec } from '../backends/index.ts';
-import type { Qwen35Config } from '../checkpoint/index.ts';
+import type { Qwen35Config, YarnConfig } from '../checkpoint/index.ts';
 
-export function ropeOf({
-  rotaryDim,
-  ropeTheta,
-  yarn,
-}: Pick<Qwen35Config, 'rotaryDim' | 'ropeTheta' | 'yarn'>): RopeSpec {
-  const half = rotaryDim / 2;
-  const plain = Array.from({ length: half }, (_, i) => ropeTheta ** (-(2 * i) / rotaryDim));
+type RopeConfig = Pick<Qwen35Config, 'rotaryDim' | 'ropeTheta' | 'yarn'>;
+
+export function ropeOf({ rotaryDim, ropeTheta, yarn }: RopeConfig): RopeSpec {
+  const plain = Array.from({ length: rotaryDim / 2 }, (_, i) => ropeTheta ** ((-2 * i) / rotaryDim));
   if (yarn === null) return { rotaryDim, invFreq: Float32Array.from(plain), scale: 1 };
-  const { factor, originalMaxPositions, betaFast, betaSlow, attentionFactor } = yarn;
-  const correction = (beta: number): number =>
-    (rotaryDim * Math.log(originalMaxPositions / (beta * 2 * Math.PI))) / (2 * Math.log(ropeTheta));
-  const low = Math.max(Math.floor(correction(betaFast)), 0);
-  const high = Math.min(Math.ceil(correction(betaSlow)), rotaryDim - 1);
-  const span = high === low ? 0.001 : high - low;
-  const mixed = plain.map((frequency, i) => {
-    const ramp = Math.min(1, Math.max(0, (i - low) / span));
-    return (1 - ramp) * frequency + (ramp * frequency) / factor;
-  });
-  return {
-    rotaryDim,
-    invFreq: Float32Array.from(mixed),
-    scale: attentionFactor ?? (factor <= 1 ? 1 : 0.1 * Math.log(factor) + 1),
-  };
+  const ramp = yarnRamp(rotaryDim, ropeTheta, yarn);
+  const invFreq = Float32Array.from(
+    plain,
+    (frequency, i) => (1 - ramp(i)) * frequency + (ramp(i) * frequency) / yarn.factor,
+  );
+  return { rotaryDim, invFreq, scale: yarn.attentionFactor ?? 0.1 * Math.log(yarn.factor) + 1 };
+}
+
+/** 0 = a frequency stays, 1 = it is stretched by the whole factor. */
+function yarnRamp(rotaryDim: number, theta: number, yarn: YarnConfig): (i: number) => number {
+  /** The channel that turns `rotations` times over the original context. */
+  const channel = (rotations: number): number =>
+    (rotaryDim * Math.log(yarn.originalMaxPositions / (2 * Math.PI * rotations))) / (2 * Math.log(theta));
+  const low = Math.max(0, Math.floor(channel(yarn.betaFast)));
+  const high = Math.min(rotaryDim - 1, Math.ceil(channel(yarn.betaSlow)));
+  const width = low === high ? 0.001 : high - low;
+  return (i) => Math.min(1, Math.max(0, (i - low) / width));
 }
