@@ -176,13 +176,10 @@ export class EngineCore implements Engine {
     else backend.restoreState(pools.state, sequence.slot, cachedLen, snapshot);
     sequence.cachedLen = cachedLen;
     sequence.setComputed(cachedLen);
-    const { boundaries } = sequence.request;
-    sequence.snapshotsDue = snapshotPositions({
-      boundaries,
-      cachedLen,
-      matchedLen,
-      promptLen: sequence.promptLen,
-    });
+    const { promptLen, request } = sequence;
+    const { spacing } = this.#parts;
+    const shape = { boundaries: request.boundaries, cachedLen, matchedLen, promptLen, spacing };
+    sequence.snapshotsDue = snapshotPositions(shape);
     sequence.startedMs = performance.now();
     this.#totals.promptTokens += sequence.promptLen;
     this.#totals.cachedTokens += cachedLen;

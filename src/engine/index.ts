@@ -1,3 +1,5 @@
+export { assembleEngine, openEngine } from './open.ts';
+export { defaultEngineOptions, type EngineOptions, engineOptions } from './options.ts';
 export type {
   Engine,
   EngineInfo,
@@ -8,3 +10,4 @@ export type {
   ReuseLimit,
   TokenLogprob,
 } from './types.ts';
+export { openEngineWorker } from './worker-client.ts';

@@ -1,0 +1,121 @@
+/** Where an engine is put together: back-end, weights, pools, cache, loop. */
+import { type Backend, openBackend } from '../backends/index.ts';
+import { openEngineFolder } from '../build/index.ts';
+import { PrefixCache } from '../cache/index.ts';
+import { loadQwen35, type Model, type Pools } from '../models/index.ts';
+import { UserError } from '../util/index.ts';
+import { EngineCore } from './core.ts';
+import { folderSource } from './folder-source.ts';
+import { type EngineOptions, engineOptions } from './options.ts';
+import type { Engine } from './types.ts';
+
+/** Draft nodes per sequence and step. */
+export const maxNodes = 64;
+
+/** An engine in this thread. Throws UserError for a bad folder or options that do not fit. */
+export async function openEngine(given: Partial<EngineOptions> & { folder: string }): Promise<Engine> {
+  const options = engineOptions(given);
+  const folder = openEngineFolder(options.folder);
+  const backend = openBackend({ name: options.backend, threads: options.threads });
+  try {
+    const source = folderSource(backend, folder);
+    const maxRows = options.prefillTokens + options.maxSequences * (1 + maxNodes);
+    const model = loadQwen35(backend, source, { maxRows });
+    return assembleEngine({ backend, model, options, weightBytes: folder.weightBytes });
+  } catch (error) {
+    backend.close();
+    throw error;
+  }
+}
+
+export interface AssembledParts {
+  readonly backend: Backend;
+  readonly model: Model;
+  readonly options: EngineOptions;
+  readonly weightBytes: number;
+}
+
+/** The engine around a model, with its pools and its cache. */
+export function assembleEngine({ backend, model, options, weightBytes }: AssembledParts): Engine {
+  const { cacheBytes, pageTokens, maxSequences: slots } = options;
+  const sizes = probeSizes(backend, model, options);
+  const limits = {
+    pageTokens,
+    budgetBytes: cacheBytes,
+    ...sizes,
+    maxPages: Math.floor(cacheBytes / sizes.pageBytes),
+    maxSnapshots: Math.floor(cacheBytes / sizes.snapshotBytes),
+  };
+  // A sequence needs its pages, one page being copied, and a snapshot beside it to be worth anything.
+  const roomTokens = (Math.floor((cacheBytes - sizes.snapshotBytes) / sizes.pageBytes) - 2) * pageTokens;
+  const contextTokens = Math.min(
+    model.maxPositions,
+    roomTokens,
+    options.contextTokens || Number.POSITIVE_INFINITY,
+  );
+  if (roomTokens < Math.max(options.contextTokens, 256))
+    throw new UserError(
+      'bad_option',
+      `a cache of ${cacheBytes} bytes holds ${Math.max(0, roomTokens)} tokens, ${Math.max(options.contextTokens, 256)} are needed`,
+      { hint: 'Give the cache more memory, or ask for a shorter context.' },
+    );
+  if (options.contextTokens > model.maxPositions)
+    throw new UserError(
+      'bad_option',
+      `contextTokens is ${options.contextTokens}, the model allows ${model.maxPositions}`,
+    );
+  const pools: Pools = {
+    kv: backend.createKvPool({
+      ...model.kvShape,
+      dtype: options.kvDtype,
+      pageTokens,
+      pages: limits.maxPages,
+      slots,
+      maxNodes,
+    }),
+    state: backend.createStatePool({ ...model.stateShape, slots, maxNodes, snapshots: limits.maxSnapshots }),
+  };
+  const usableVocab = options.usableVocab || model.vocabSize;
+  if (usableVocab > model.vocabSize)
+    throw new UserError(
+      'bad_option',
+      `usableVocab is ${usableVocab}, the model has ${model.vocabSize} tokens`,
+    );
+  return new EngineCore({
+    backend,
+    model,
+    pools,
+    cache: new PrefixCache(limits),
+    options,
+    usableVocab,
+    // Snapshots that are small beside the budget are taken at any message of some length.
+    spacing: limits.maxSnapshots >= 64 ? 64 : 1024,
+    info: {
+      vocabSize: model.vocabSize,
+      contextTokens,
+      maxSequences: slots,
+      backend: backend.name,
+      backendDetail: backend.detail,
+      weightBytes,
+      hasMtp: model.hasMtp,
+    },
+  });
+}
+
+/** Bytes of a page and of a snapshot, as the back-end stores them. */
+function probeSizes(
+  backend: Backend,
+  model: Model,
+  { kvDtype, pageTokens }: EngineOptions,
+): { pageBytes: number; snapshotBytes: number } {
+  const kv = backend.createKvPool({
+    ...model.kvShape,
+    dtype: kvDtype,
+    pageTokens,
+    pages: 1,
+    slots: 1,
+    maxNodes: 1,
+  });
+  const state = backend.createStatePool({ ...model.stateShape, slots: 1, maxNodes: 1, snapshots: 1 });
+  return { pageBytes: kv.pageBytes, snapshotBytes: state.snapshotBytes };
+}
