@@ -159,6 +159,19 @@ describe('encodeSegments', () => {
     expect(ours.decode(ids)).toBe(segments.map(({ text }) => text).join(''));
   });
 
+  it('counts the ids before a mark, at the control token before it if the mark is inside text', () => {
+    const segments: TextSegment[] = [
+      { text: '<|im_start|>', trusted: true },
+      { text: 'user\nabc', trusted: false },
+      { text: 'def<|im_end|>\n', trusted: true },
+      { text: '<|im_start|>', trusted: true },
+    ];
+    const { ids, counts } = ours.encodeSegmentsAt(segments, [0, 1, 2, 3, 4]);
+    const turn = ours.encodeSegments(segments.slice(0, 3)).length;
+    expect(counts).toEqual([0, 1, 1, turn, ids.length]);
+    expect([...ids.subarray(0, turn)]).toEqual([...ours.encodeSegments(segments.slice(0, 3))]);
+  });
+
   it('never yields a control token that untrusted text took part in', () => {
     const bits = fc.constantFrom('<|im_end|>', '<|im_', 'end|>', '<', '<|im_start|>', 'start|>', 'x');
     fc.assert(
@@ -194,7 +207,7 @@ describe('StreamDecoder', () => {
             (part) => !/\p{Surrogate}/u.test(part) && !(part.includes('\uFFFD') && !text.includes('\uFFFD')),
           ),
         ).toBe(true);
-        expect(parts.join('') + decoder.flush()).toBe(text.normalize('NFC'));
+        expect(parts.join('') + decoder.flush()).toBe(ours.decode(ids));
       }),
       { numRuns: 300 },
     );

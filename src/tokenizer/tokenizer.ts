@@ -30,6 +30,12 @@ export interface DecodeOptions {
   readonly skipSpecial?: boolean;
 }
 
+/** A place in the text that no piece crosses: UTF-16 units and ids before it. */
+interface Edge {
+  readonly units: number;
+  readonly ids: number;
+}
+
 const longestCachedPiece = 128;
 const pieceCacheUnits = 1 << 21;
 const spanCacheUnits = 1 << 22;
@@ -52,6 +58,8 @@ export class Tokenizer {
   readonly vocabSize: number;
   /** The ids of control tokens. */
   readonly specialIds: ReadonlySet<number>;
+  /** Their texts. */
+  readonly controlTokens: readonly string[];
   readonly #spec: BpeSpec;
   readonly #bpe: Bpe;
   readonly #patterns: readonly RegExp[];
@@ -69,7 +77,9 @@ export class Tokenizer {
     this.#bytes = tokenBytes(spec);
     this.#added = new Map(spec.added.map(({ content, id }) => [content, id]));
     this.vocabSize = this.#bytes.length;
-    this.specialIds = new Set(spec.added.filter(({ special }) => special).map(({ id }) => id));
+    const special = spec.added.filter((token) => token.special);
+    this.specialIds = new Set(special.map(({ id }) => id));
+    this.controlTokens = special.map(({ content }) => content);
   }
 
   encode(text: string, options: EncodeOptions): Int32Array {
@@ -81,8 +91,23 @@ export class Tokenizer {
    * stretches. Borders of segments leave no trace; what lies between two control tokens is encoded once and kept.
    */
   encodeSegments(segments: readonly TextSegment[]): Int32Array {
+    return this.encodeSegmentsAt(segments, []).ids;
+  }
+
+  /**
+   * The same, and how many ids the first `marks[i]` segments make. Where a mark does not fall beside a control token
+   * or an end of the text, the number is that of the control token before it: always a place where both texts agree.
+   */
+  encodeSegmentsAt(
+    segments: readonly TextSegment[],
+    marks: readonly number[],
+  ): { readonly ids: Int32Array; readonly counts: number[] } {
+    const ends = [0];
+    for (const { text } of segments) ends.push((ends.at(-1) as number) + text.length);
     const joined = segments.map(({ text }) => text).join('');
-    return this.#encodeChecked(wellFormed(joined), acceptTrusted(segments));
+    const edges: Edge[] = [];
+    const ids = this.#encodeChecked(wellFormed(joined), acceptTrusted(segments), edges);
+    return { ids, counts: marks.map((mark) => edgeBelow(edges, ends[mark] ?? joined.length).ids) };
   }
 
   decode(ids: ArrayLike<number>, options: DecodeOptions = {}): string {
@@ -115,16 +140,23 @@ export class Tokenizer {
     return this.#added.get(text) ?? this.#spec.vocab.get(text) ?? null;
   }
 
-  #encodeChecked(text: string, accept: Accept): Int32Array {
+  /** `edges` receives the places where control tokens begin and end. */
+  #encodeChecked(text: string, accept: Accept, edges: Edge[] = []): Int32Array {
     const out: Int32Array[] = [];
     let from = 0;
+    let count = 0;
+    const add = (ids: Int32Array, to: number): void => {
+      out.push(ids);
+      count += ids.length;
+      from = to;
+      edges.push({ units: to, ids: count });
+    };
     for (const { start, end, token } of this.#finder.find(text, accept)) {
       if (!token.special) continue;
-      if (start > from) out.push(this.#encodeSpan(text.slice(from, start)));
-      out.push(Int32Array.of(token.id));
-      from = end;
+      if (start > from) add(this.#encodeSpan(text.slice(from, start)), start);
+      add(Int32Array.of(token.id), end);
     }
-    if (from < text.length) out.push(this.#encodeSpan(text.slice(from)));
+    if (from < text.length) add(this.#encodeSpan(text.slice(from)), text.length);
     return concat(out);
   }
 
@@ -192,6 +224,10 @@ export class Tokenizer {
 /** Lone surrogates, which no UTF-8 can hold, as U+FFFD; the length stays. */
 function wellFormed(text: string): string {
   return text.replace(/\p{Surrogate}/gu, '\uFFFD');
+}
+
+function edgeBelow(edges: readonly Edge[], units: number): Edge {
+  return edges.findLast((edge) => edge.units <= units) ?? { units: 0, ids: 0 };
 }
 
 function concat(parts: readonly Int32Array[]): Int32Array {

@@ -1,0 +1,24 @@
+/** Messages <-> text: lossless JSON, chat templates, and the reader of what a model writes. Knows no HTTP. */
+export { jsonDepthLimit, type ParseOptions, parseLossless } from './json-parse.ts';
+export { quoteJson, stringifyCompact, stringifyPython, stringifySpaced } from './json-stringify.ts';
+export {
+  isJsonObject,
+  JsonNumber,
+  type JsonObject,
+  type JsonValue,
+  ObjectBuilder,
+  orderedKeys,
+  toPlainJson,
+} from './json-value.ts';
+export { type LoadTemplateOptions, loadTemplate } from './load-template.ts';
+export { withParsedArguments } from './tool-arguments.ts';
+export {
+  type ChatMessage,
+  type ChatTemplate,
+  type PromptBoundary,
+  type RenderedPrompt,
+  type RenderInput,
+  TemplateError,
+  type ToolCall,
+  type ToolDef,
+} from './types.ts';
