@@ -116,7 +116,7 @@ export interface Segment {
   readonly pages: Int32Array;
   /** Parent node of every draft node so far, -1 = the last chain row (or the last committed token). Topological order. */
   readonly nodeParents: Int32Array;
-  /** Nodes nodeStart .. nodeParents.length - 1 are rows of this forward; earlier ones are still in scratch. */
+  /** Nodes nodeStart .. nodeParents.length - 1 are rows of this forward; earlier ones are still in scratch (then chainLen is 0). */
   readonly nodeStart: number;
 }
 
@@ -189,6 +189,7 @@ export interface Backend {
   // ---- memory -------------------------------------------------------------------------------------------
   /** Zeroed memory of n fp32 (or int32) values. */
   alloc(count: number): Buffer;
+  /** Takes effect after the ops before it. */
   free(buffer: Buffer): void;
   upload(values: Float32Array): Buffer;
   /** Waits for the ops before it, then copies `dst.length` values from value index `from` on. */
@@ -212,8 +213,8 @@ export interface Backend {
   rmsNorm(out: Buffer, x: Buffer, w: Buffer, shape: { rows: number; dim: number; eps: number }): void;
   /**
    * out[r, o] = scale * sum_i W[o, i] x[r, i]. nvfp4-tile: x is quantized per row in groups of 128 inputs to int8
-   * (scale = max|x| / 127), int32 within a block of 16, fp32 beyond, groups summed in order. Other formats: fp32
-   * activations, fp32 accumulation.
+   * (scale = max|x| / 127; code = x * (127 / max|x|) in fp32, to the nearest, ties to even), int32 within a block of 16,
+   * fp32 beyond, groups summed in order. Other formats: fp32 activations, fp32 accumulation. `out` is not `x`.
    */
   linear(out: Buffer, weight: Weight, x: Buffer, rows: number): void;
   /** x += y over count values. */
@@ -230,7 +231,10 @@ export interface Backend {
   // ---- ops: attention -----------------------------------------------------------------------------------
   /** Splits query and gate, norms q and k per head (rms1p), rotates the first rotaryDim channels (half split). */
   prepareQkv(args: QkvPrep, batch: Batch): void;
-  /** Quantizes k and v [rows, kvHeads, headDim] to the pool's dtype: chain rows into pages, nodes into scratch. */
+  /**
+   * Stores k / kScale and v / vScale [rows, kvHeads, headDim] in the pool's dtype: chain rows into pages, nodes into scratch.
+   * What is read is the stored value times the scale.
+   */
   storeKv(
     pool: KvPool,
     layer: number,
@@ -267,7 +271,7 @@ export interface Backend {
   argmax(out: Buffer, logits: Buffer, shape: { rows: number; width: number; usable: number }): void;
   /**
    * The k best of logits[r, 0..usable) per row, best first, ties to the lower id: ids (int32) [rows, k] and
-   * logProbs [rows, k] = logit - logsumexp(row).
+   * logProbs [rows, k] = logit - logsumexp(logits[r, 0..usable)).
    */
   topK(
     out: { ids: Buffer; logProbs: Buffer },

@@ -2,7 +2,7 @@
  * Pages and scratch rows of K and V. Memory comes when a page is first written and goes when it is discarded; reading what
  * was never written is an error.
  *
- * fp8 stores E4M3(x / scale) and reads code * scale; bf16 and f32 store x itself, whatever the scale.
+ * What is stored is x / scale, an fp32 quotient, in the pool's dtype; what is read is that times the scale.
  */
 import { bf16Decode, bf16Encode, e4m3Decode, e4m3Encode } from '../../dtypes/index.ts';
 import { assert } from '../../util/index.ts';
@@ -14,8 +14,8 @@ type Codes = Float32Array | Uint16Array | Uint8Array;
 interface Codec {
   readonly bytes: number;
   make(count: number): Codes;
-  encode(value: number, scale: number): number;
-  decode(code: number, scale: number): number;
+  encode(value: number): number;
+  decode(code: number): number;
 }
 
 const codecs: Record<KvDtype, Codec> = {
@@ -24,8 +24,8 @@ const codecs: Record<KvDtype, Codec> = {
   fp8: {
     bytes: 1,
     make: (n) => new Uint8Array(n),
-    encode: (x, scale) => e4m3Encode(Math.fround(x / scale)),
-    decode: (code, scale) => (e4m3Decode[code] as number) * scale,
+    encode: e4m3Encode,
+    decode: (code) => e4m3Decode[code] as number,
   },
 };
 
@@ -89,7 +89,7 @@ export class KvStore {
       assert(page, `page ${id} was written before token ${token} is read`);
       const from = this.#pageOffset(place, token % pageTokens);
       for (let i = 0; i < headDim; i++)
-        out[token * headDim + i] = this.#codec.decode(page[from + i] as number, scale);
+        out[token * headDim + i] = this.#codec.decode(page[from + i] as number) * scale;
     }
   }
 
@@ -98,7 +98,7 @@ export class KvStore {
     assert(scratch, `slot ${at.slot} has nodes`);
     const from = this.#scratchOffset(place, at.node);
     for (let i = 0; i < this.pool.headDim; i++)
-      out[i] = this.#codec.decode(scratch[from + i] as number, scale);
+      out[i] = this.#codec.decode(scratch[from + i] as number) * scale;
   }
 
   commit(path: CommitPath, layers: { readonly from: number; readonly to: number }): void {
@@ -140,7 +140,8 @@ export class KvStore {
   }
 
   #encode(codes: Codes, at: number, x: Float32Array, scale: number): void {
-    for (let i = 0; i < x.length; i++) codes[at + i] = this.#codec.encode(x[i] as number, scale);
+    for (let i = 0; i < x.length; i++)
+      codes[at + i] = this.#codec.encode(Math.fround((x[i] as number) / scale));
   }
 
   #pageFor(id: number): Codes {
