@@ -62,7 +62,9 @@ export class StateStore {
   readonly #snapshots: (Snapshot | null)[];
 
   constructor(id: number, spec: StateSpec) {
-    for (const [name, count] of Object.entries(spec))
+    const { layers, slots, snapshots, maxNodes, keyHeads, valueHeads, keyDim, valueDim, hiddenDim } = spec;
+    const counts = { layers, slots, snapshots, maxNodes, keyHeads, valueHeads, keyDim, valueDim, hiddenDim };
+    for (const [name, count] of Object.entries(counts))
       assert(Number.isSafeInteger(count) && count >= 0, `${name} of the state pool is ${count}`);
     assert(spec.chunk > 0 && spec.convKernel > 1, 'the state pool has a chunk and a conv window');
     assert(
