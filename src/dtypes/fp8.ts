@@ -3,6 +3,9 @@ import { roundTiesToEven } from './float.ts';
 
 export const e4m3Max = 448;
 
+const scratchF32 = new Float32Array(1);
+const scratchU32 = new Uint32Array(scratchF32.buffer);
+
 /** Value of each code. */
 export const e4m3Decode: Float32Array = Float32Array.from({ length: 256 }, (_, code) => {
   const sign = code & 0x80 ? -1 : 1;
@@ -17,7 +20,9 @@ export function e4m3Encode(value: number): number {
   if (Number.isNaN(value)) return 0x7f;
   const sign = value < 0 || Object.is(value, -0) ? 0x80 : 0;
   const size = Math.min(Math.abs(value), e4m3Max);
-  const exponent = size < 2 ** -6 ? -6 : Math.floor(Math.log2(size));
+  // A size that fp32 rounds up to the next power of two becomes that power here as well.
+  scratchF32[0] = size;
+  const exponent = Math.max(-6, ((scratchU32[0] as number) >>> 23) - 127);
   const steps = roundTiesToEven(size * 2 ** (3 - exponent));
   const code = steps < 8 ? steps : ((exponent + 6) << 3) + steps;
   return sign | Math.min(code, 0x7e);

@@ -10,12 +10,16 @@ export {
 } from './float.ts';
 export { e4m3Decode, e4m3Encode, e4m3Max } from './fp8.ts';
 export {
+  absMax,
   dequantizeNvfp4,
   e2m1Encode,
   e2m1Values,
   type Nvfp4,
   nvfp4Block,
+  type QuantizeOptions,
   quantizeActivationsNvfp4,
   quantizeNvfp4,
+  type ScaleChoice,
+  tensorScale,
 } from './nvfp4.ts';
 export { packTiles, tileBytes, tiledBytes, tileRows, unpackTiles } from './tile.ts';

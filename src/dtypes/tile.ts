@@ -18,26 +18,31 @@ export function tiledBytes(outDim: number, inDim: number): number {
   return Math.ceil(outDim / tileRows) * (inDim / nvfp4Block) * tileBytes;
 }
 
-const nibbleAt = (codes: Uint8Array, index: number): number => {
-  const byte = codes[index >> 1] as number;
-  return index % 2 === 0 ? byte & 15 : byte >> 4;
-};
-
-/** codes [outDim, inDim / 2], scales [outDim, inDim / 16] */
+/**
+ * codes [outDim, inDim / 2], scales [outDim, inDim / 16]. Inputs 2i and 2i + 1 of a block share byte i, so bytes i and i + 2 hold
+ * the partners of two tile bytes.
+ */
 export function packTiles(codes: Uint8Array, scales: Uint8Array, outDim: number, inDim: number): Uint8Array {
-  assert(inDim % nvfp4Block === 0, `inDim ${inDim} is a multiple of ${nvfp4Block}`);
+  checkSizes(codes, scales, outDim, inDim);
   const blocks = inDim / nvfp4Block;
   const out = new Uint8Array(tiledBytes(outDim, inDim));
   for (let row = 0; row < outDim; row++) {
     const lane = row % tileRows;
-    for (let block = 0; block < blocks; block++) {
-      const tile = (Math.floor(row / tileRows) * blocks + block) * tileBytes;
-      const from = row * inDim + block * nvfp4Block;
-      for (let i = 0; i < 4; i++) {
-        out[tile + 4 * lane + i] = nibbleAt(codes, from + i) | (nibbleAt(codes, from + 4 + i) << 4);
-        out[tile + 64 + 4 * lane + i] = nibbleAt(codes, from + 8 + i) | (nibbleAt(codes, from + 12 + i) << 4);
+    let tile = ((row - lane) / tileRows) * blocks * tileBytes;
+    for (let block = row * blocks; block < (row + 1) * blocks; block++, tile += tileBytes) {
+      for (let half = 0; half < 2; half++) {
+        const from = block * 8 + half * 4;
+        const to = tile + half * 64 + 4 * lane;
+        const b0 = codes[from] as number;
+        const b1 = codes[from + 1] as number;
+        const b2 = codes[from + 2] as number;
+        const b3 = codes[from + 3] as number;
+        out[to] = (b0 & 15) | (b2 << 4);
+        out[to + 1] = (b0 >> 4) | (b2 & 0xf0);
+        out[to + 2] = (b1 & 15) | (b3 << 4);
+        out[to + 3] = (b1 >> 4) | (b3 & 0xf0);
       }
-      out[tile + 128 + lane] = scales[row * blocks + block] as number;
+      out[tile + 128 + lane] = scales[block] as number;
     }
   }
   return out;
@@ -50,20 +55,39 @@ export function unpackTiles(
   inDim: number,
 ): { codes: Uint8Array; scales: Uint8Array } {
   const blocks = inDim / nvfp4Block;
+  assert(
+    tiles.length === tiledBytes(outDim, inDim),
+    `${tiles.length} bytes are tiles of [${outDim}, ${inDim}]`,
+  );
   const codes = new Uint8Array((outDim * inDim) / 2);
   const scales = new Uint8Array(outDim * blocks);
   for (let row = 0; row < outDim; row++) {
     const lane = row % tileRows;
-    for (let block = 0; block < blocks; block++) {
-      const tile = (Math.floor(row / tileRows) * blocks + block) * tileBytes;
-      const code = (input: number): number => {
-        const byte = tiles[tile + (input >= 8 ? 64 : 0) + 4 * lane + (input % 4)] as number;
-        return input % 8 >= 4 ? byte >> 4 : byte & 15;
-      };
-      const to = (row * inDim + block * nvfp4Block) / 2;
-      for (let i = 0; i < 8; i++) codes[to + i] = code(2 * i) | (code(2 * i + 1) << 4);
-      scales[row * blocks + block] = tiles[tile + 128 + lane] as number;
+    let tile = ((row - lane) / tileRows) * blocks * tileBytes;
+    for (let block = row * blocks; block < (row + 1) * blocks; block++, tile += tileBytes) {
+      for (let half = 0; half < 2; half++) {
+        const from = tile + half * 64 + 4 * lane;
+        const to = block * 8 + half * 4;
+        const t0 = tiles[from] as number;
+        const t1 = tiles[from + 1] as number;
+        const t2 = tiles[from + 2] as number;
+        const t3 = tiles[from + 3] as number;
+        codes[to] = (t0 & 15) | (t1 << 4);
+        codes[to + 1] = (t2 & 15) | (t3 << 4);
+        codes[to + 2] = (t0 >> 4) | (t1 & 0xf0);
+        codes[to + 3] = (t2 >> 4) | (t3 & 0xf0);
+      }
+      scales[block] = tiles[tile + 128 + lane] as number;
     }
   }
   return { codes, scales };
+}
+
+function checkSizes(codes: Uint8Array, scales: Uint8Array, outDim: number, inDim: number): void {
+  assert(inDim % nvfp4Block === 0, `inDim ${inDim} is a multiple of ${nvfp4Block}`);
+  assert(codes.length * 2 === outDim * inDim, `${codes.length} bytes are codes of [${outDim}, ${inDim}]`);
+  assert(
+    scales.length * nvfp4Block === outDim * inDim,
+    `${scales.length} bytes are scales of [${outDim}, ${inDim}]`,
+  );
 }
