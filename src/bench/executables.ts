@@ -1,0 +1,83 @@
+/** Which programs a shell command runs, by the rules of the benchmark's inline scorer (section 2 of its description). */
+import { pythonSplit } from './python.ts';
+
+const names: Record<string, string> = {
+  python: 'python python2 python3 py',
+  pip: 'pip pip3',
+  sphinx: 'sphinx-build sphinx-quickstart',
+  cat: 'cat less more',
+  grep: 'grep egrep fgrep rg ag',
+  awk: 'awk gawk',
+  find: 'find locate',
+  source: 'source .',
+  curl: 'curl wget',
+  apt: 'apt-get apt',
+};
+
+const plain =
+  'pytest pylint cython make conda head tail wc diff sed tr sort uniq cut ls xargs cp mv rm mkdir touch tee which alias unset export git true false timeout date yum';
+
+const aliases = new Map<string, string>([
+  ...plain.split(' ').map((name) => [name, name] as const),
+  ...Object.entries(names).flatMap(([canonical, all]) =>
+    all.split(' ').map((name) => [name, canonical] as const),
+  ),
+]);
+
+/** 'single', "double" with backslash escapes that do not span lines, `backtick`; leftmost first. */
+const quoted = /'[^']*'|"(?:\\[^\n]|[^"\\])*"|`[^`]*`/g;
+const stages = /\|\||\||&&|;|\n/;
+const skipped = /^(?:[A-Za-z_][A-Za-z0-9_]*=.*|env|time|nice|sudo|exec|command)$/s;
+
+/** Canonical names in order of appearance. */
+export function executablesOf(command: string): string[] {
+  return command
+    .replace(quoted, ' ')
+    .split(stages)
+    .flatMap((stage) => {
+      const words = pythonSplit(stage);
+      const first = words.find((word) => !skipped.test(word));
+      if (first === undefined) return [];
+      const program = first
+        .slice(first.lastIndexOf('/') + 1)
+        .toLowerCase()
+        .replace(/\.\p{Nd}+(?:\.\p{Nd}+)?$/u, '');
+      const canonical = aliases.get(program);
+      return canonical === undefined ? [] : [canonical];
+    });
+}
+
+/** Executables of a message's tool calls: only functions named exactly `bash`, `command` before `cmd`, text values only. */
+export function executablesOfCalls(calls: unknown): string[] {
+  if (!Array.isArray(calls)) return [];
+  return calls.flatMap((call) => {
+    const fn = (call as { function?: { name?: unknown; arguments?: unknown } } | null)?.function;
+    if (typeof fn !== 'object' || fn === null || fn.name !== 'bash') return [];
+    const args = typeof fn.arguments === 'string' ? parseOrNull(fn.arguments) : fn.arguments;
+    if (typeof args !== 'object' || args === null || Array.isArray(args)) return [];
+    const { command, cmd } = args as { command?: unknown; cmd?: unknown };
+    const text = command || cmd;
+    return typeof text === 'string' ? executablesOf(text) : [];
+  });
+}
+
+function parseOrNull(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** Multiset intersection over union; 0 when both are empty. */
+export function intersectionOverUnion(expected: readonly string[], found: readonly string[]): number {
+  const count = (list: readonly string[], name: string): number =>
+    list.filter((item) => item === name).length;
+  let [common, all] = [0, 0];
+  for (const name of new Set([...expected, ...found])) {
+    const [a, b] = [count(expected, name), count(found, name)];
+    common += Math.min(a, b);
+    all += Math.max(a, b);
+  }
+  return common / Math.max(1, all);
+}

@@ -1,0 +1,12 @@
+/** The MLPerf Edge Agentic benchmark for any OpenAI endpoint. Speaks HTTP and knows nothing of the runtime. */
+export type {
+  AccuracyEntry,
+  AccuracyParts,
+  AccuracyPhase,
+  AccuracyResult,
+  SampleVerdict,
+} from './accuracy.ts';
+export { type BenchConfig, loadBenchConfig, parseBenchConfig } from './config.ts';
+export type { BenchReport, TurnReport } from './report.ts';
+export { htmlReport } from './report-html.ts';
+export { type BenchMode, type BenchOutcome, type BenchProgress, type BenchRun, runBench } from './run.ts';
