@@ -1,4 +1,5 @@
 /** Messages <-> text: lossless JSON, chat templates, and the reader of what a model writes. Knows no HTTP. */
+export type { ReaderEvent } from './call-builder.ts';
 export { jsonDepthLimit, type ParseOptions, parseLossless } from './json-parse.ts';
 export { quoteJson, stringifyCompact, stringifyPython, stringifySpaced } from './json-stringify.ts';
 export {
@@ -11,6 +12,8 @@ export {
   toPlainJson,
 } from './json-value.ts';
 export { type LoadTemplateOptions, loadTemplate } from './load-template.ts';
+export { OutputReader, type OutputReaderOptions } from './output-reader.ts';
+export { collectEvents, type ReadMessage, type ReadToolCall, readOutput } from './read-output.ts';
 export { withParsedArguments } from './tool-arguments.ts';
 export {
   type ChatMessage,
