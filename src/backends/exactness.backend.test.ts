@@ -3,9 +3,19 @@
  * alone. Not on neighbours, slices, the tree around it, or what was committed how.
  */
 import fc from 'fast-check';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, it } from 'vitest';
 import { availableBackends } from '../../test/support/backends.ts';
-import { Rig, type RigShape, randomFrom, rigVocab, rootPath, type Work } from '../../test/support/rig.ts';
+import {
+  expectSame,
+  idsOf,
+  Rig,
+  type RigShape,
+  randomFrom,
+  randomTree,
+  rootPath,
+  randomTokens as tokens,
+  type Work,
+} from '../../test/support/rig.ts';
 
 const shapes: Record<string, RigShape> = {
   'fp8, pages of 16, chunk 32': {
@@ -51,44 +61,6 @@ const shapes: Record<string, RigShape> = {
     scales: { kScale: 1, vScale: 1 },
   },
 };
-
-const maxDepth = 12;
-
-interface Tree {
-  readonly ids: number[];
-  readonly parents: number[];
-}
-
-/** Deep and bushy at once: half of the nodes hang on the newest one that is not too deep. */
-function randomTree(count: number, random: () => number): Tree {
-  const tree: Tree = { ids: [], parents: [] };
-  for (let node = 0; node < count; node++) {
-    const candidates = [...tree.parents.keys()].filter((at) => rootPath(tree.parents, at).length < maxDepth);
-    const newest = candidates.at(-1) ?? -1;
-    const any = candidates[Math.floor(random() * (candidates.length + 1))] ?? -1;
-    tree.parents.push(random() < 0.5 ? newest : any);
-    tree.ids.push(Math.floor(random() * rigVocab));
-  }
-  return tree;
-}
-
-const tokens = (count: number, random: () => number): number[] =>
-  Array.from({ length: count }, () => Math.floor(random() * rigVocab));
-
-const idsOf = (tree: Tree, path: readonly number[]): number[] => path.map((node) => tree.ids[node] as number);
-
-/** Same bits: NaN equals NaN, and 0 is not -0. */
-function expectSame(actual: readonly Float32Array[], expected: readonly Float32Array[], what: string): void {
-  expect(actual.length, what).toBe(expected.length);
-  const bits = (row: Float32Array | undefined): Uint32Array =>
-    new Uint32Array((row ?? new Float32Array(0)).buffer);
-  expected.forEach((row, i) => {
-    const wanted = bits(row);
-    const got = bits(actual[i]);
-    const at = wanted.findIndex((value, j) => value !== got[j]);
-    if (at >= 0) expect.fail(`${what}: row ${i} differs at ${at}: ${actual[i]?.[at]} instead of ${row[at]}`);
-  });
-}
 
 const seeds = fc.integer({ min: 0, max: 2 ** 31 });
 const prefixes = fc.integer({ min: 0, max: 110 });

@@ -2,6 +2,7 @@
  * A back-end with pools, and "tokens" whose inputs (q, k, v, conv input, gates) are fixed by their id: then every output of a row is a
  * function of its path of ids, and two ways to compute the same path can be compared bit for bit.
  */
+import { expect } from 'vitest';
 import type {
   Backend,
   Batch,
@@ -126,7 +127,10 @@ export class Rig {
 
   /** One forward of all works together; per row the outputs of all ops and layers, one after the other. */
   async step(works: readonly Work[]): Promise<Float32Array[]> {
-    const batch = this.#batch(works);
+    const batch = assembleWorks(works, {
+      tokensOf: (slot) => this.#tokensOf(slot),
+      pagesOf: (slot) => this.#pagesOf(slot),
+    });
     const rows = Array.from({ length: batch.rows }, () => [] as number[]);
     for (let layer = 0; layer < rigLayers; layer++) {
       this.#issue(layer, batch);
@@ -200,35 +204,39 @@ export class Rig {
     const { aLog, dtBias } = fixed;
     this.#backend.deltaRule({ out: o, qkv, b, a, aLog, dtBias }, this.#state, layer, batch);
   }
+}
 
-  #batch(works: readonly Work[]): Batch {
-    const ids: number[] = [];
-    const positions: number[] = [];
-    const segments: Segment[] = works.map(({ slot, chain, nodes }) => {
-      const ctxLen = this.#tokensOf(slot);
-      const parents = nodes?.parents ?? [];
-      const nodeStart = nodes?.start ?? 0;
-      const firstRow = ids.length;
-      chain.forEach((id, i) => {
-        ids.push(id);
-        positions.push(ctxLen + i);
-      });
-      for (let node = nodeStart; node < parents.length; node++) {
-        ids.push(present(nodes?.ids[node], 'node'));
-        positions.push(ctxLen + chain.length + rootPath(parents, node).length - 1);
-      }
-      return {
-        slot,
-        firstRow,
-        ctxLen,
-        chainLen: chain.length,
-        pages: this.#pagesOf(slot),
-        nodeParents: Int32Array.from(parents),
-        nodeStart,
-      };
+/** The batch of all works, each behind the tokens its slot already has. */
+export function assembleWorks(
+  works: readonly Work[],
+  at: { tokensOf(slot: number): number; pagesOf(slot: number): Int32Array },
+): Batch {
+  const ids: number[] = [];
+  const positions: number[] = [];
+  const segments: Segment[] = works.map(({ slot, chain, nodes }) => {
+    const ctxLen = at.tokensOf(slot);
+    const parents = nodes?.parents ?? [];
+    const nodeStart = nodes?.start ?? 0;
+    const firstRow = ids.length;
+    chain.forEach((id, i) => {
+      ids.push(id);
+      positions.push(ctxLen + i);
     });
-    return { rows: ids.length, ids: Int32Array.from(ids), positions: Int32Array.from(positions), segments };
-  }
+    for (let node = nodeStart; node < parents.length; node++) {
+      ids.push(present(nodes?.ids[node], 'node'));
+      positions.push(ctxLen + chain.length + rootPath(parents, node).length - 1);
+    }
+    return {
+      slot,
+      firstRow,
+      ctxLen,
+      chainLen: chain.length,
+      pages: at.pagesOf(slot),
+      nodeParents: Int32Array.from(parents),
+      nodeStart,
+    };
+  });
+  return { rows: ids.length, ids: Int32Array.from(ids), positions: Int32Array.from(positions), segments };
 }
 
 /** Nodes from a child of -1 down to `node`. */
@@ -236,4 +244,47 @@ export function rootPath(parents: readonly number[], node: number): number[] {
   const path: number[] = [];
   for (let at = node; at >= 0; at = present(parents[at], 'parent')) path.unshift(at);
   return path;
+}
+
+const maxDepth = 12;
+
+export interface Tree {
+  readonly ids: number[];
+  readonly parents: number[];
+}
+
+/** Deep and bushy at once: half of the nodes hang on the newest one that is not too deep. */
+export function randomTree(count: number, random: () => number): Tree {
+  const tree: Tree = { ids: [], parents: [] };
+  for (let node = 0; node < count; node++) {
+    const candidates = [...tree.parents.keys()].filter((at) => rootPath(tree.parents, at).length < maxDepth);
+    const newest = candidates.at(-1) ?? -1;
+    const any = candidates[Math.floor(random() * (candidates.length + 1))] ?? -1;
+    tree.parents.push(random() < 0.5 ? newest : any);
+    tree.ids.push(Math.floor(random() * rigVocab));
+  }
+  return tree;
+}
+
+export const randomTokens = (count: number, random: () => number): number[] =>
+  Array.from({ length: count }, () => Math.floor(random() * rigVocab));
+
+export const idsOf = (tree: Tree, path: readonly number[]): number[] =>
+  path.map((node) => tree.ids[node] as number);
+
+/** Same bits: NaN equals NaN, and 0 is not -0. */
+export function expectSame(
+  actual: readonly Float32Array[],
+  expected: readonly Float32Array[],
+  what: string,
+): void {
+  expect(actual.length, what).toBe(expected.length);
+  const bits = (row: Float32Array | undefined): Uint32Array =>
+    new Uint32Array((row ?? new Float32Array(0)).buffer);
+  expected.forEach((row, i) => {
+    const wanted = bits(row);
+    const got = bits(actual[i]);
+    const at = wanted.findIndex((value, j) => value !== got[j]);
+    if (at >= 0) expect.fail(`${what}: row ${i} differs at ${at}: ${actual[i]?.[at]} instead of ${row[at]}`);
+  });
 }
