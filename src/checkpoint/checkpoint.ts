@@ -1,9 +1,10 @@
 /** A Hugging Face checkpoint folder: config, and tensors by name, sharded or not. Tensors are read one at a time. */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { UserError } from '../util/index.ts';
+import { assert, UserError } from '../util/index.ts';
 import { parseConfig, type Qwen35Config, tokenIds } from './config.ts';
 import { readAt, readSafetensorsHeader, type TensorDtype, type TensorInfo } from './safetensors.ts';
+import { shorten, show } from './show.ts';
 
 export interface Checkpoint {
   readonly folder: string;
@@ -11,11 +12,23 @@ export interface Checkpoint {
   /** Ids that end an answer: of config.json and generation_config.json together. */
   readonly eosTokenIds: readonly number[];
   readonly tensors: ReadonlyMap<string, Pick<TensorInfo, 'name' | 'dtype' | 'shape' | 'bytes'>>;
-  read(name: string): Uint8Array;
+  /** A tensor's bytes, or a part of them, in memory of their own. Nothing stays open between reads. */
+  read(name: string, part?: BytePart): Uint8Array;
 }
+
+export interface BytePart {
+  /** From the start of the tensor. */
+  readonly from: number;
+  readonly bytes: number;
+}
+
+/** Far above any config or index; tokenizers are read elsewhere. */
+export const maxJsonBytes = 64 * 2 ** 20;
 
 export function readJson(file: string): unknown {
   try {
+    const { size } = statSync(file);
+    if (size > maxJsonBytes) throw new Error(`${size} bytes, the limit is ${maxJsonBytes}`);
     return JSON.parse(readFileSync(file, 'utf8'));
   } catch (cause) {
     throw new UserError('bad_checkpoint', `can not read ${file}: ${(cause as Error).message}`, { cause });
@@ -38,11 +51,13 @@ export function openCheckpoint(folder: string): Checkpoint {
     config,
     eosTokenIds: [...new Set([...config.eosTokenIds, ...tokenIds(extra)])],
     tensors,
-    read(name) {
+    read(name, part) {
       const tensor = tensors.get(name);
       if (tensor === undefined)
         throw new UserError('bad_checkpoint', `${folder} has no tensor '${name}'`, { param: name });
-      return readAt(tensor.file, tensor.offset, tensor.bytes);
+      const { from, bytes } = part ?? { from: 0, bytes: tensor.bytes };
+      assert(from >= 0 && from + bytes <= tensor.bytes, `bytes ${from} + ${bytes} lie in '${name}'`);
+      return readAt(tensor.file, tensor.offset + from, bytes);
     },
   };
 }
@@ -56,10 +71,10 @@ function listTensors(folder: string): Map<string, TensorInfo> {
   const shards = new Map<string, Map<string, TensorInfo>>();
   const tensors = new Map<string, TensorInfo>();
   for (const [name, shard] of Object.entries(map)) {
-    if (typeof shard !== 'string' || basename(shard) !== shard || shard === '..')
+    if (typeof shard !== 'string' || basename(shard) !== shard || !shard.endsWith('.safetensors'))
       throw new UserError(
         'bad_checkpoint',
-        `${index}: '${name}' names the shard ${JSON.stringify(shard)}, a file name was expected`,
+        `${index}: '${shorten(name)}' names the shard ${show(shard)}, a file name was expected`,
       );
     let listed = shards.get(shard);
     if (listed === undefined) {
@@ -70,7 +85,7 @@ function listTensors(folder: string): Map<string, TensorInfo> {
     if (tensor === undefined)
       throw new UserError(
         'bad_checkpoint',
-        `${shard} lacks the tensor '${name}' that ${basename(index)} lists`,
+        `${shard} lacks the tensor '${shorten(name)}' that ${basename(index)} lists`,
       );
     tensors.set(name, tensor);
   }
@@ -91,10 +106,11 @@ export function memoryCheckpoint(
     config,
     eosTokenIds: config.eosTokenIds,
     tensors: new Map(listed),
-    read(name) {
-      const tensor = tensors[name];
+    read(name, part) {
+      const tensor = Object.hasOwn(tensors, name) ? tensors[name] : undefined;
       if (tensor === undefined) throw new UserError('bad_checkpoint', `no tensor '${name}'`, { param: name });
-      return tensor.bytes;
+      const { from, bytes } = part ?? { from: 0, bytes: tensor.bytes.length };
+      return tensor.bytes.slice(from, from + bytes);
     },
   };
 }

@@ -3,6 +3,7 @@
  * the multimodal wrapper. Field rules: qwen35-model 1.1 to 1.5; defaults are those of transformers.
  */
 import { UserError } from '../util/index.ts';
+import { show } from './show.ts';
 
 export type LayerType = 'linear_attention' | 'full_attention';
 
@@ -41,6 +42,7 @@ export interface Qwen35Config {
 }
 
 const modelTypes = new Set(['qwen3_5', 'qwen3_5_text']);
+const knownTypes = [...modelTypes].join(', ');
 
 type Json = Record<string, unknown>;
 
@@ -55,10 +57,16 @@ export function parseConfig(json: unknown): Qwen35Config {
   if (!isObject(json)) throw bad('is not an object', '');
   const type = json.model_type;
   if (typeof type !== 'string' || !modelTypes.has(type))
-    throw bad(`model_type is ${JSON.stringify(type)}, known are ${[...modelTypes].join(', ')}`, 'model_type');
+    throw bad(`model_type is ${show(type)}, known are ${knownTypes}`, 'model_type');
   if (json.text_config !== undefined && !isObject(json.text_config))
     throw bad('text_config is not an object', 'text_config');
   const text = isObject(json.text_config) ? json.text_config : json;
+  const textType = text.model_type ?? type;
+  if (typeof textType !== 'string' || !modelTypes.has(textType))
+    throw bad(
+      `text_config.model_type is ${show(textType)}, known are ${knownTypes}`,
+      'text_config.model_type',
+    );
   const read = new Fields(text);
   const headDim = read.count('head_dim', 256);
   const rope = ropeOf(text, headDim);
@@ -84,7 +92,11 @@ export function parseConfig(json: unknown): Qwen35Config {
     eosTokenIds: tokenIds(text.eos_token_id ?? json.eos_token_id),
   };
   checkRelations(config, text);
-  return Object.freeze(config);
+  return Object.freeze({
+    ...config,
+    layerTypes: Object.freeze(config.layerTypes),
+    eosTokenIds: Object.freeze(config.eosTokenIds),
+  });
 }
 
 /** `eos_token_id` as a list, from a number, a list or nothing. */
@@ -103,14 +115,14 @@ class Fields {
   number(key: string, fallback: number): number {
     const value = this.#json[key] ?? fallback;
     if (typeof value !== 'number' || !Number.isFinite(value) || value <= 0)
-      throw bad(`${key} is ${JSON.stringify(value)}, expected a positive number`, key);
+      throw bad(`${key} is ${show(value)}, expected a positive number`, key);
     return value;
   }
 
   count(key: string, fallback: number, least = 1): number {
     const value = this.#json[key] ?? fallback;
     if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < least || value > 2 ** 31)
-      throw bad(`${key} is ${JSON.stringify(value)}, expected a whole number from ${least}`, key);
+      throw bad(`${key} is ${show(value)}, expected a whole number from ${least}`, key);
     return value;
   }
 }
@@ -130,8 +142,8 @@ function layerTypesOf(text: Json, read: Fields): LayerType[] {
       'layer_types',
     );
   const unknown = given.find((type) => type !== 'full_attention' && type !== 'linear_attention');
-  if (unknown !== undefined) throw bad(`layer_types contains ${JSON.stringify(unknown)}`, 'layer_types');
-  return given as LayerType[];
+  if (unknown !== undefined) throw bad(`layer_types contains ${show(unknown)}`, 'layer_types');
+  return [...(given as LayerType[])];
 }
 
 function ropeOf(text: Json, headDim: number): Pick<Qwen35Config, 'rotaryDim' | 'ropeTheta' | 'yarn'> {
@@ -150,7 +162,7 @@ function ropeOf(text: Json, headDim: number): Pick<Qwen35Config, 'rotaryDim' | '
     );
   const type = rope.rope_type ?? rope.type ?? 'default';
   if (type !== 'default' && type !== 'yarn')
-    throw bad(`rope_type is ${JSON.stringify(type)}, known are default and yarn`, 'rope_type');
+    throw bad(`rope_type is ${show(type)}, known are default and yarn`, 'rope_type');
   const yarn =
     type === 'default'
       ? null
@@ -159,7 +171,8 @@ function ropeOf(text: Json, headDim: number): Pick<Qwen35Config, 'rotaryDim' | '
           originalMaxPositions: fields.count('original_max_position_embeddings', 262_144),
           betaFast: fields.number('beta_fast', 32),
           betaSlow: fields.number('beta_slow', 1),
-          attentionFactor: rope.attention_factor === undefined ? null : fields.number('attention_factor', 1),
+          attentionFactor:
+            (rope.attention_factor ?? null) === null ? null : fields.number('attention_factor', 1),
         };
   return { rotaryDim, ropeTheta: fields.number('rope_theta', 10_000_000), yarn };
 }
@@ -178,7 +191,7 @@ function checkRelations(config: Qwen35Config, text: Json): void {
   if (config.mtpLayers > 1)
     throw bad(`mtp_num_hidden_layers is ${config.mtpLayers}, known is 1`, 'mtp_num_hidden_layers');
   if (text.hidden_act !== undefined && text.hidden_act !== 'silu')
-    throw bad(`hidden_act is ${JSON.stringify(text.hidden_act)}, known is silu`, 'hidden_act');
+    throw bad(`hidden_act is ${show(text.hidden_act)}, known is silu`, 'hidden_act');
   if (text.attn_output_gate === false)
     throw bad('attn_output_gate is false, the family has the gate', 'attn_output_gate');
   if (text.attention_bias === true)

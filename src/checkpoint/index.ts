@@ -1,21 +1,28 @@
-export { type Checkpoint, memoryCheckpoint, openCheckpoint, readJson } from './checkpoint.ts';
+export {
+  type BytePart,
+  type Checkpoint,
+  maxJsonBytes,
+  memoryCheckpoint,
+  openCheckpoint,
+  readJson,
+} from './checkpoint.ts';
 export { type LayerType, parseConfig, type Qwen35Config, tokenIds, type YarnConfig } from './config.ts';
+export { dequantize, dequantizeRows, type RowRange, readF32 } from './dequantize.ts';
+export { type ExpectedWeight, expectedMtpWeights, expectedWeights } from './expected.ts';
 export {
   dtypeBytes,
+  maxHeaderBytes,
+  maxRank,
+  maxTensors,
   readAt,
   readSafetensorsHeader,
   type TensorDtype,
   type TensorInfo,
 } from './safetensors.ts';
 export {
-  dequantize,
   describeWeight,
-  type ExpectedWeight,
-  expectedMtpWeights,
-  expectedWeights,
   hasMtp,
   kvScales,
-  readF32,
   type StoredWeight,
   validateCheckpoint,
 } from './weights.ts';

@@ -2,13 +2,18 @@
  * Reader of safetensors files: an 8-byte little-endian header length, a JSON header, then tensor bytes. The header is
  * hostile until checked: sizes, offsets, overlaps, names and types are verified before a single tensor is read.
  */
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { UserError } from '../util/index.ts';
+import { duplicateKey } from './json-keys.ts';
+import { shorten, show } from './show.ts';
 
 /** Same limit as the reference implementation of the format. */
 export const maxHeaderBytes = 100_000_000;
 export const maxTensors = 1_000_000;
 export const maxRank = 16;
+
+/** The system reads at most 2 GiB at a time. */
+const maxReadBytes = 2 ** 30;
 
 export type TensorDtype = keyof typeof dtypeBytes;
 
@@ -23,6 +28,9 @@ export const dtypeBytes = {
   I32: 4,
   I16: 2,
   I8: 1,
+  U64: 8,
+  U32: 4,
+  U16: 2,
   U8: 1,
   BOOL: 1,
 } as const;
@@ -42,13 +50,13 @@ const bad = (file: string, message: string): UserError =>
 
 /** Reads `length` bytes at `offset`, or fails with the file's name. */
 export function readAt(file: string, offset: number, length: number): Uint8Array {
-  const fd = openFile(file);
+  const fd = trying(file, 'open', () => openSync(file, 'r'));
   try {
-    const bytes = new Uint8Array(length);
+    const bytes = trying(file, `read ${length} bytes of`, () => new Uint8Array(length));
     let done = 0;
-    // A single read is limited to 2 GiB by the system.
     while (done < length) {
-      const got = readSync(fd, bytes, done, Math.min(length - done, 2 ** 30), offset + done);
+      const part = Math.min(length - done, maxReadBytes);
+      const got = trying(file, 'read', () => readSync(fd, bytes, done, part, offset + done));
       if (got === 0) throw bad(file, `ends at byte ${offset + done}, ${length - done} more were expected`);
       done += got;
     }
@@ -58,23 +66,19 @@ export function readAt(file: string, offset: number, length: number): Uint8Array
   }
 }
 
-function openFile(file: string): number {
+function trying<T>(file: string, what: string, action: () => T): T {
   try {
-    return openSync(file, 'r');
+    return action();
   } catch (cause) {
-    throw new UserError('bad_checkpoint', `can not open ${file}: ${(cause as Error).message}`, { cause });
+    throw new UserError('bad_checkpoint', `can not ${what} ${file}: ${(cause as Error).message}`, { cause });
   }
 }
 
+/** Asked before opening: opening a pipe would wait for its writer. */
 function fileSize(file: string): number {
-  const fd = openFile(file);
-  try {
-    const stat = fstatSync(fd);
-    if (!stat.isFile()) throw bad(file, 'is not a file');
-    return stat.size;
-  } finally {
-    closeSync(fd);
-  }
+  const stat = trying(file, 'open', () => statSync(file));
+  if (!stat.isFile()) throw bad(file, 'is not a file');
+  return stat.size;
 }
 
 /** Lists the tensors of one file. Throws UserError('bad_checkpoint') for anything that is not a sound file. */
@@ -88,12 +92,12 @@ export function readSafetensorsHeader(file: string): Map<string, TensorInfo> {
   if (headerBytes > size - 8) throw bad(file, `header of ${headerBytes} bytes in a file of ${size}`);
   const header = parseHeader(file, readAt(file, 8, headerBytes));
   const dataStart = 8 + headerBytes;
+  if (header.length > maxTensors) throw bad(file, `${header.length} tensors, the limit is ${maxTensors}`);
   const tensors = new Map<string, TensorInfo>();
   for (const [name, entry] of header) {
     if (name === '__metadata__') continue;
     tensors.set(name, checkEntry(file, name, entry, { dataStart, size }));
   }
-  if (tensors.size > maxTensors) throw bad(file, `${tensors.size} tensors, the limit is ${maxTensors}`);
   checkOverlaps(file, [...tensors.values()]);
   return tensors;
 }
@@ -102,7 +106,7 @@ function parseHeader(file: string, bytes: Uint8Array): [string, unknown][] {
   let text: string;
   let header: unknown;
   try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
     header = JSON.parse(text);
   } catch (cause) {
     throw new UserError('bad_checkpoint', `${file}: the header is not JSON: ${(cause as Error).message}`, {
@@ -111,21 +115,9 @@ function parseHeader(file: string, bytes: Uint8Array): [string, unknown][] {
   }
   if (typeof header !== 'object' || header === null || Array.isArray(header))
     throw bad(file, 'the header is not an object');
-  const entries = Object.entries(header);
-  // JSON.parse keeps the last of equal keys: a name that occurs twice as a key shows in the text.
-  for (const [name] of entries) {
-    const key = `${JSON.stringify(name)}:`;
-    const first = text.indexOf(key);
-    if (
-      first >= 0 &&
-      name !== 'dtype' &&
-      name !== 'shape' &&
-      name !== 'data_offsets' &&
-      text.indexOf(key, first + 1) >= 0
-    )
-      throw bad(file, `tensor '${name}' is listed twice`);
-  }
-  return entries;
+  const twice = duplicateKey(text);
+  if (twice !== null) throw bad(file, `tensor '${shorten(twice)}' is listed twice`);
+  return Object.entries(header);
 }
 
 const isSize = (value: unknown): value is number =>
@@ -137,22 +129,19 @@ function checkEntry(
   entry: unknown,
   { dataStart, size }: { dataStart: number; size: number },
 ): TensorInfo {
+  const wrong = (message: string): UserError => bad(file, `tensor '${shorten(name)}' ${message}`);
   const { dtype, shape, data_offsets: offsets } = (entry ?? {}) as Record<string, unknown>;
   if (typeof dtype !== 'string' || !Object.hasOwn(dtypeBytes, dtype))
-    throw bad(file, `tensor '${name}' has the unknown dtype ${JSON.stringify(dtype)}`);
+    throw wrong(`has the unknown dtype ${show(dtype)}`);
   if (!Array.isArray(shape) || shape.length > maxRank || !shape.every(isSize))
-    throw bad(file, `tensor '${name}' has the bad shape ${JSON.stringify(shape)}`);
+    throw wrong(`has the bad shape ${show(shape)}`);
   if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize))
-    throw bad(file, `tensor '${name}' has the bad data_offsets ${JSON.stringify(offsets)}`);
+    throw wrong(`has the bad data_offsets ${show(offsets)}`);
   const [from, to] = offsets as [number, number];
   const bytes = shape.reduce((product, dim) => product * dim, 1) * dtypeBytes[dtype as TensorDtype];
   if (from > to || dataStart + to > size)
-    throw bad(file, `tensor '${name}' lies at bytes ${from} to ${to} of ${size - dataStart}`);
-  if (to - from !== bytes)
-    throw bad(
-      file,
-      `tensor '${name}' has ${to - from} bytes, its shape ${JSON.stringify(shape)} needs ${bytes}`,
-    );
+    throw wrong(`lies at bytes ${from} to ${to} of ${size - dataStart}`);
+  if (to - from !== bytes) throw wrong(`has ${to - from} bytes, its shape ${show(shape)} needs ${bytes}`);
   return { name, dtype: dtype as TensorDtype, shape, file, offset: dataStart + from, bytes };
 }
 
@@ -161,6 +150,6 @@ function checkOverlaps(file: string, tensors: TensorInfo[]): void {
   for (const [i, tensor] of ordered.entries()) {
     const before = ordered[i - 1];
     if (before !== undefined && before.offset + before.bytes > tensor.offset)
-      throw bad(file, `tensors '${before.name}' and '${tensor.name}' overlap`);
+      throw bad(file, `tensors '${shorten(before.name)}' and '${shorten(tensor.name)}' overlap`);
   }
 }
