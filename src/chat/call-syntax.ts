@@ -48,9 +48,10 @@ export function cutOff(text: string, at: number, tags: readonly string[], ending
 }
 
 export function skipBlank(text: string, from: number): number {
-  let at = from;
-  while (' \t\r\n'.includes(text.charAt(at) || 'x')) at++;
-  return at;
+  const blanks = /[ \t\r\n]*/y;
+  blanks.lastIndex = from;
+  blanks.test(text);
+  return Math.max(from, blanks.lastIndex);
 }
 
 export type ValueEnd =

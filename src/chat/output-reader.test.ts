@@ -319,6 +319,20 @@ describe('the stream', () => {
   });
 });
 
+describe('hostile output', () => {
+  it.each([
+    ['tags without end', '<tool_call>'.repeat(5000)],
+    ['JSON that never closes', '<tool_call>{'.repeat(5000)],
+    ['parameters without end', `<function=f>${'<parameter=zz>'.repeat(5000)}`],
+    ['blanks after a tag', `<tool_call>${' '.repeat(20_000)}`],
+  ])('%s is read in bounded time and kept', (_, text) => {
+    const started = performance.now();
+    const message = collectEvents(streamed(text.match(/.{1,4}/g) ?? []));
+    expect(message.content.length + message.toolCalls.length).toBeGreaterThan(0);
+    expect(performance.now() - started).toBeLessThan(5000);
+  });
+});
+
 const piece = fc.constantFrom(
   'a',
   ' ',

@@ -35,6 +35,7 @@ export interface OutputReaderOptions {
 
 type State = 'thinking' | 'content' | 'json' | 'body' | 'value';
 
+const mostOpenEnds = 8;
 const thinkCloses = ['</think>', '</thinking>'] as const;
 const bodyTags = ['<parameter=', '</function>', '</tool_call>', '</parameter>', '<tool_call>', '<function='];
 /** Tags that close something inside a call and need no look behind them. */
@@ -62,6 +63,8 @@ export class OutputReader {
   #from = 0;
   #call: CallBuilder | null = null;
   #junk = '';
+  /** Calls as JSON that the end of the output left open; each costs a pass over the rest, so they are limited. */
+  #openEnds = 0;
   #json: { readonly extent: JsonExtent; readonly lead: string } | null = null;
 
   constructor(options: OutputReaderOptions) {
@@ -126,10 +129,8 @@ export class OutputReader {
       this.#endThinking(at);
       return this.#enter('content', at + close.length);
     }
-    const start =
-      this.#parsesCalls && !this.#text.startsWith('<function=', at)
-        ? callStart(this.#text, at, this.#ending)
-        : 'no';
+    // A function without its wrapper is no reason to end thinking.
+    const start = this.#text.startsWith('<function=', at) ? 'no' : this.#callStart(at);
     if (start === 'wait' || cutOff(this.#text, at, ['</thinking>', '<think>'], this.#ending)) {
       return this.#saySafe('reasoning', at);
     }
@@ -154,7 +155,7 @@ export class OutputReader {
   #speak(): boolean {
     const at = this.#text.indexOf('<', this.#from);
     if (at < 0) return this.#saySafe('content', this.#text.length);
-    const start = this.#parsesCalls ? callStart(this.#text, at, this.#ending) : 'no';
+    const start = this.#callStart(at);
     const mayThink = !this.#sawThinking && !this.#spoke && skipBlank(this.#text, 0) === at;
     if (start === 'wait' || (mayThink && cutOff(this.#text, at, ['<think>'], this.#ending))) {
       return this.#saySafe('content', at);
@@ -179,6 +180,13 @@ export class OutputReader {
     if (!this.#drops) return;
     this.#cut(at);
     this.#drops = false;
+  }
+
+  #callStart(at: number): CallStart {
+    if (!this.#parsesCalls) return 'no';
+    const start = callStart(this.#text, at, this.#ending);
+    const hopeless = typeof start !== 'string' && start.kind === 'json' && this.#openEnds >= mostOpenEnds;
+    return hopeless ? 'no' : start;
   }
 
   /** Says the text before `to`, which holds no tag, and waits. */
@@ -291,7 +299,11 @@ export class OutputReader {
   #readJson(): boolean {
     const { extent, lead } = this.#json as { extent: JsonExtent; lead: string };
     const found = extent.scan(this.#text, this.#ending);
-    if (found === null) return this.#ending === 'ended' && this.#refuseJson(lead, 0);
+    if (found === null) {
+      if (this.#ending === 'open') return false;
+      this.#openEnds++;
+      return this.#refuseJson(lead, 0);
+    }
     // Models forget closing brackets more often than anything else.
     const repaired = this.#text.slice(0, found.end) + '}'.repeat(found.depth);
     const call = readJsonCall(repaired);
