@@ -1,9 +1,10 @@
 #!/usr/bin/env node
 import { existsSync } from 'node:fs';
 
-const main = new URL('../dist/cli/main.js', import.meta.url);
-if (!existsSync(main)) {
+const path = new URL('../dist/cli/main.js', import.meta.url);
+if (!existsSync(path)) {
   console.error('copse is not built yet: run `npm run build` first.');
   process.exit(2);
 }
-await import(main.href);
+const { main } = await import(path.href);
+process.exitCode = await main(process.argv.slice(2));

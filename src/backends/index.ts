@@ -1,1 +1,3 @@
 export type * from './backend.ts';
+export { type BackendChoice, describeBackends, openBackend } from './open.ts';
+export { openReference, pageBytesOf, snapshotBytesOf } from './reference/index.ts';

@@ -5,7 +5,7 @@
  * What goes first when the budget is full: snapshots, by age, those that a deeper snapshot on the same line makes less
  * useful before the others; pages go with the last snapshot that needs them. What a lease rests on stays.
  */
-import type { ReuseLimit } from '../engine/types.ts';
+import type { ReuseLimit } from '../engine/index.ts';
 import { assert, present } from '../util/index.ts';
 import { CacheMemory, type Kind, type MemoryLimits } from './memory.ts';
 import { type Match, type Node, PrefixTree, type Snapshot } from './tree.ts';

@@ -1,0 +1,77 @@
+/** `copse serve`: a model behind the OpenAI API. */
+import type { Command } from 'commander';
+import { pino } from 'pino';
+import { openModel } from '../completion/index.ts';
+import { startServer } from '../server/index.ts';
+import { engineFolderOf, modelNameOf } from './model.ts';
+import {
+  addEngineFlags,
+  type EngineFlags,
+  engineOptionsOf,
+  parseBytes,
+  parseCount,
+  reasoningOption,
+  thinkingOf,
+} from './options.ts';
+
+interface ServeFlags extends EngineFlags {
+  readonly host: string;
+  readonly port: number;
+  readonly apiKey?: string;
+  readonly name?: string;
+  readonly reasoning: string;
+  readonly trustMessages?: boolean;
+  readonly bodyLimit: number;
+  readonly json?: boolean;
+}
+
+export function addServe(program: Command): void {
+  const command = program
+    .command('serve')
+    .description('serve a model through the OpenAI API')
+    .argument('<model>', 'checkpoint folder (packed once) or engine folder')
+    .option('--host <address>', 'address to listen on', '127.0.0.1')
+    .option('--port <n>', 'port, 0 = any free one', parseCount(0, 65_535), 8080)
+    .option('--api-key <key>', 'key that clients must send')
+    .option('--name <name>', 'model name, else that of the folder')
+    .addOption(reasoningOption())
+    .option('--trust-messages', 'let text of messages produce control tokens, as the reference does')
+    .option('--body-limit <size>', 'largest request body', parseBytes, 64 * 2 ** 20)
+    .option('--json', 'log as JSON');
+  addEngineFlags(command).action(serve);
+}
+
+async function serve(model: string, flags: ServeFlags): Promise<void> {
+  const folder = await engineFolderOf(model, { recipe: flags.recipe, quiet: flags.json === true });
+  const completion = await openModel({
+    folder,
+    engine: engineOptionsOf(flags),
+    enableThinking: thinkingOf(flags.reasoning),
+    trustMessages: flags.trustMessages === true,
+  });
+  const log = flags.json ? pino() : pino({ base: null, timestamp: pino.stdTimeFunctions.isoTime });
+  const { info } = completion.engine;
+  const modelName = flags.name ?? modelNameOf(model);
+  const server = await startServer({
+    completion,
+    modelName,
+    host: flags.host,
+    port: flags.port,
+    apiKey: flags.apiKey ?? null,
+    bodyLimitBytes: flags.bodyLimit,
+    log,
+  }).catch(async (error: unknown) => {
+    await completion.engine.close();
+    throw error;
+  });
+  console.log(
+    `${modelName} at ${server.url}/v1 · ${info.backend} (${info.backendDetail}) · context ${info.contextTokens} tokens · ${info.maxSequences} sequences`,
+  );
+  const stop = async (): Promise<void> => {
+    await server.close();
+    await completion.engine.close();
+    process.exit(0);
+  };
+  process.once('SIGTERM', stop);
+  process.once('SIGINT', stop);
+}

@@ -1,0 +1,65 @@
+/** Requests and answers in text: what servers, the CLI and library users speak. */
+import type { ChatMessage, JsonObject, ToolDef } from '../chat/index.ts';
+import type { GenerationStats, ReuseLimit } from '../engine/index.ts';
+import type { SamplingParams } from '../sampling/index.ts';
+
+export interface GenerationOptions {
+  /** Tokens of the answer; null = what the context leaves, which also bounds larger numbers. */
+  readonly maxTokens: number | null;
+  readonly sampling: SamplingParams;
+  readonly stop: readonly string[];
+  /** Alternatives reported per token; null = no log-probabilities. */
+  readonly topLogprobs: number | null;
+}
+
+export interface ChatRequest extends GenerationOptions {
+  readonly messages: readonly ChatMessage[];
+  readonly tools: readonly ToolDef[] | null;
+  /** 'none': the model is not told of the tools. */
+  readonly toolChoice: 'auto' | 'none';
+  /** null = the completion's default. */
+  readonly enableThinking: boolean | null;
+  readonly preserveThinking: boolean | null;
+  /** Further template variables. */
+  readonly templateKwargs: JsonObject;
+}
+
+export interface TextRequest extends GenerationOptions {
+  readonly prompt: string | Int32Array;
+}
+
+export interface TextLogprob {
+  readonly token: string;
+  readonly bytes: readonly number[];
+  readonly logprob: number;
+  readonly top: readonly {
+    readonly token: string;
+    readonly bytes: readonly number[];
+    readonly logprob: number;
+  }[];
+}
+
+export interface Usage {
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+}
+
+export type Delta =
+  | {
+      readonly type: 'start';
+      readonly promptTokens: number;
+      readonly cachedTokens: number;
+      readonly matchedTokens: number;
+      readonly reuseLimit: ReuseLimit;
+    }
+  | { readonly type: 'reasoning' | 'content'; readonly text: string }
+  | { readonly type: 'tool-start'; readonly index: number; readonly id: string; readonly name: string }
+  | { readonly type: 'tool-args'; readonly index: number; readonly fragment: string }
+  | { readonly type: 'logprobs'; readonly tokens: readonly TextLogprob[] }
+  | {
+      readonly type: 'finish';
+      readonly reason: 'stop' | 'length' | 'tool_calls' | 'cancelled';
+      readonly usage: Usage;
+      readonly stats: GenerationStats;
+    };

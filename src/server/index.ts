@@ -1,0 +1,1 @@
+export { type Server, type ServerOptions, startServer } from './server.ts';

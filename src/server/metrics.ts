@@ -1,0 +1,115 @@
+/** `/metrics` in Prometheus form, under vLLM's names where it has them; token counts of the cache are in tokens. */
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { Engine, EngineStats } from '../engine/index.ts';
+
+export interface RequestFigures {
+  readonly ttftSeconds: number | null;
+  readonly secondsPerToken: number | null;
+  readonly seconds: number;
+  readonly reason: string;
+}
+
+export class Metrics {
+  readonly registry = new Registry();
+  readonly #engine: Engine;
+  readonly #ttft: Histogram;
+  readonly #perToken: Histogram;
+  readonly #latency: Histogram;
+  readonly #success: Counter<'finished_reason'>;
+  readonly #totals: readonly { readonly counter: Counter; readonly read: (stats: EngineStats) => number }[];
+  readonly #gauges: readonly { readonly gauge: Gauge; readonly read: (stats: EngineStats) => number }[];
+
+  constructor(engine: Engine) {
+    this.#engine = engine;
+    const registers = [this.registry];
+    const histogram = (name: string, help: string, buckets: number[]): Histogram =>
+      new Histogram({ name, help, buckets, registers });
+    const times = [0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.25, 2.5, 5, 10, 20, 60];
+    this.#ttft = histogram('vllm:time_to_first_token_seconds', 'Time from request to first token.', times);
+    this.#perToken = histogram(
+      'vllm:time_per_output_token_seconds',
+      'Time per output token after the first.',
+      times,
+    );
+    this.#latency = histogram('vllm:e2e_request_latency_seconds', 'Time of a whole request.', times);
+    this.#success = new Counter({
+      name: 'vllm:request_success_total',
+      help: 'Requests by the reason of their end.',
+      labelNames: ['finished_reason'],
+      registers,
+    });
+    const total = (name: string, help: string, read: (stats: EngineStats) => number) => ({
+      counter: new Counter({ name, help, registers }),
+      read,
+    });
+    this.#totals = [
+      total('vllm:prompt_tokens_total', 'Prompt tokens.', (stats) => stats.promptTokens),
+      total('vllm:generation_tokens_total', 'Generated tokens.', (stats) => stats.generatedTokens),
+      total(
+        'vllm:prefix_cache_queries_total',
+        'Prompt tokens looked up in the cache.',
+        (stats) => stats.promptTokens,
+      ),
+      total(
+        'vllm:prefix_cache_hits_total',
+        'Prompt tokens found in the cache.',
+        (stats) => stats.cachedTokens,
+      ),
+      total('vllm:spec_decode_num_draft_tokens_total', 'Drafted tokens.', (stats) => stats.draftedTokens),
+      total(
+        'vllm:spec_decode_num_accepted_tokens_total',
+        'Drafted tokens that were accepted.',
+        (stats) => stats.acceptedTokens,
+      ),
+      total('copse:steps_total', 'Forward passes of the engine.', (stats) => stats.steps),
+      total(
+        'copse:evicted_pages_total',
+        'Pages evicted from the cache.',
+        (stats) => stats.cache.evictedPages,
+      ),
+      total(
+        'copse:evicted_snapshots_total',
+        'Snapshots evicted from the cache.',
+        (stats) => stats.cache.evictedSnapshots,
+      ),
+      total(
+        'copse:requests_cancelled_total',
+        'Requests cancelled by their clients.',
+        (stats) => stats.requests.cancelled,
+      ),
+      total('copse:requests_failed_total', 'Requests that failed.', (stats) => stats.requests.error),
+    ];
+    const gauge = (name: string, help: string, read: (stats: EngineStats) => number) => ({
+      gauge: new Gauge({ name, help, registers }),
+      read,
+    });
+    this.#gauges = [
+      gauge('vllm:num_requests_running', 'Sequences in the step.', (stats) => stats.running),
+      gauge('vllm:num_requests_waiting', 'Requests that wait for a place.', (stats) => stats.waiting),
+      gauge(
+        'vllm:kv_cache_usage_perc',
+        'Used share of the cache budget, 1 = full.',
+        ({ cache }) => cache.usedBytes / cache.budgetBytes,
+      ),
+      gauge('copse:cache_pages', 'Pages in the cache.', (stats) => stats.cache.pages),
+      gauge('copse:cache_snapshots', 'Snapshots in the cache.', (stats) => stats.cache.snapshots),
+    ];
+  }
+
+  observe({ ttftSeconds, secondsPerToken, seconds, reason }: RequestFigures): void {
+    if (ttftSeconds !== null) this.#ttft.observe(ttftSeconds);
+    if (secondsPerToken !== null) this.#perToken.observe(secondsPerToken);
+    this.#latency.observe(seconds);
+    this.#success.inc({ finished_reason: reason });
+  }
+
+  async text(): Promise<string> {
+    const stats = await this.#engine.stats();
+    for (const { counter, read } of this.#totals) {
+      counter.reset();
+      counter.inc(read(stats));
+    }
+    for (const { gauge, read } of this.#gauges) gauge.set(read(stats));
+    return this.registry.metrics();
+  }
+}
