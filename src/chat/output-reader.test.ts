@@ -258,6 +258,12 @@ describe('tool calls', () => {
     expect(read(`${text} ${call('g')}`).toolCalls).toHaveLength(1);
   });
 
+  it('may follow what only looked like a call', () => {
+    const message = read(`${call('f')}<tool_call>a<function=g>`);
+    expect(message.toolCalls.map(({ name }) => name)).toEqual(['f', 'g']);
+    expect(message.content).toBe('<tool_call>a');
+  });
+
   it('say what belongs to no parameter as content', () => {
     const message = read(
       '<tool_call>\n<function=f>\nstray words\n<parameter=bad key>\n<parameter=n>\n1\n</parameter>\n</function>',

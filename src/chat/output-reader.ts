@@ -169,17 +169,15 @@ export class OutputReader {
       this.#blanks = '';
       return this.#enter('thinking', at + '<think>'.length);
     }
-    if (this.#parsesCalls && /^<(?:tool_call>|function=)/.test(this.#text.slice(at, at + 11)))
-      this.#keepFrom(at);
+    const looksLikeCall = /^<(?:tool_call>|function=)/.test(this.#text.slice(at, at + '<tool_call>'.length));
+    if (this.#drops && looksLikeCall) {
+      // What could not be read as a call is content, and so is what follows it.
+      this.#cut(at);
+      this.#drops = false;
+      return true;
+    }
     this.#from = at + 1;
     return true;
-  }
-
-  /** What begins at `at` looked like a call and is none: it is content, whatever came before. */
-  #keepFrom(at: number): void {
-    if (!this.#drops) return;
-    this.#cut(at);
-    this.#drops = false;
   }
 
   #callStart(at: number): CallStart {
