@@ -37,11 +37,23 @@ export class Answer {
   firstKind: ChunkKind | null = null;
   finishReason: string | null = null;
   usage: ServerUsage | null = null;
+  /** The message of an answer that was not streamed; its calls are complete and keep the server's form. */
+  #whole: { readonly calls: MergedCall[] | null } | null = null;
+
+  /** Takes a message that came as a whole. It has no first chunk. */
+  takeWhole(message: Record<string, unknown>): void {
+    const calls = callsOf(message.tool_calls);
+    this.add({ ...message, tool_calls: null });
+    if (calls.length > 0) this.toolChunks.push(calls);
+    this.firstKind = null;
+    this.#whole = { calls: calls.length === 0 ? null : (calls as unknown as MergedCall[]) };
+  }
 
   /** Adds a delta. Returns true when it is the first chunk. Throws TypeError when it has the wrong shape. */
   add(delta: Record<string, unknown>): boolean {
     const content = textOf(delta.content);
-    const reasoning = textOf(delta.reasoning_content) || textOf(delta.reasoning);
+    const [named, other] = [textOf(delta.reasoning_content), textOf(delta.reasoning)];
+    const reasoning = named || other;
     const calls = callsOf(delta.tool_calls);
     if (calls.length > 0) this.toolChunks.push(calls);
     if (content !== '') this.content.push(content);
@@ -54,6 +66,7 @@ export class Answer {
   }
 
   get calls(): MergedCall[] | null {
+    if (this.#whole !== null) return this.#whole.calls;
     return this.toolChunks.length === 0 ? null : mergeCalls(this.toolChunks.flat());
   }
 
@@ -63,6 +76,8 @@ export class Answer {
 
   /** `["TextModelOutput", output, reasoning, tool_calls]` of an event. */
   get eventData(): unknown[] {
+    if (this.#whole !== null)
+      return ['TextModelOutput', this.content.join(''), this.reasoning.join('') || null, this.#whole.calls];
     const split = (chunks: readonly string[]): string[] =>
       chunks.length === 0
         ? []
@@ -82,7 +97,10 @@ function textOf(value: unknown): string {
 
 function callsOf(value: unknown): ToolCallDelta[] {
   if (value === undefined || value === null) return [];
-  if (!Array.isArray(value) || value.some((call) => typeof call !== 'object' || call === null))
+  if (
+    !Array.isArray(value) ||
+    value.some((call) => typeof call !== 'object' || call === null || Array.isArray(call))
+  )
     throw new TypeError(`tool_calls is ${JSON.stringify(value)}`);
   return value as ToolCallDelta[];
 }
@@ -99,7 +117,8 @@ export function mergeCalls(deltas: readonly ToolCallDelta[]): MergedCall[] {
     if (delta.id) call.id = delta.id;
     if (delta.type) call.type = delta.type;
     if (delta.function?.name) call.function.name = delta.function.name;
-    call.function.arguments += delta.function?.arguments ?? '';
+    const fragment = delta.function?.arguments;
+    if (typeof fragment === 'string') call.function.arguments += fragment;
   }
   return [...calls].sort(([a], [b]) => a - b).map(([, call]) => call);
 }

@@ -4,12 +4,15 @@
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { basename, dirname, isAbsolute, join, resolve } from 'node:path';
-import { LineCounter, parseDocument, stringify } from 'yaml';
+import { type Document, isMap, isNode, isScalar, LineCounter, parseDocument, stringify } from 'yaml';
 import { z } from 'zod';
 import { UserError } from '../util/index.ts';
+import { type Ruleset, rulesets } from './rulesets.ts';
 
 const count = z.number().int().min(0);
 const positive = z.number().int().min(1);
+/** Rulesets pin seeds of 64 bits. */
+const seed = z.union([count, z.bigint().min(0n)]);
 
 const modelParams = z.strictObject({
   name: z.string().min(1),
@@ -83,8 +86,8 @@ const configSchema = z.strictObject({
       .strictObject({
         min_duration_ms: count.default(0),
         max_duration_ms: count.optional(),
-        dataloader_random_seed: count.default(42),
-        scheduler_random_seed: count.default(42),
+        dataloader_random_seed: seed.default(42),
+        scheduler_random_seed: seed.default(42),
       })
       .prefault({}),
     load_pattern: z.strictObject({
@@ -114,7 +117,7 @@ const configSchema = z.strictObject({
         n_requests: positive.nullable().default(null),
         salt: z.boolean().default(false),
         drain: z.boolean().default(false),
-        warmup_random_seed: count.default(42),
+        warmup_random_seed: seed.default(42),
       })
       .prefault({}),
     profiling: z.strictObject({ enabled: z.boolean().default(false) }).prefault({}),
@@ -142,21 +145,66 @@ const bad = (message: string, param?: string): UserError =>
 /** Parses config text. `file` is named in errors, with line and column. */
 export function parseBenchConfig(text: string, file: string): BenchConfig {
   const lines = new LineCounter();
-  const document = parseDocument(text, { lineCounter: lines, uniqueKeys: true });
+  const document = parseDocument(text, { lineCounter: lines, uniqueKeys: true, intAsBigInt: true });
   const syntax = document.errors[0];
-  if (syntax !== undefined) throw bad(`${file}: ${syntax.message}`);
-  const result = configSchema.safeParse(document.toJS());
-  if (!result.success) {
-    const issue = result.error.issues[0];
-    const unknown = issue?.code === 'unrecognized_keys' ? [issue.keys[0] ?? ''] : [];
-    const path = [...(issue?.path ?? []), ...unknown].map((key) =>
-      typeof key === 'symbol' ? String(key) : key,
+  if (syntax !== undefined)
+    throw bad(
+      `${file}:${syntax.linePos?.[0].line ?? 1}: ${syntax.message.split('\n')[0]?.replace(/:$/, '')}`,
     );
-    const node = document.getIn(path, true) as { range?: [number, number, number] } | undefined;
-    const at = node?.range === undefined ? '' : `:${lines.linePos(node.range[0]).line}`;
-    throw bad(`${file}${at}: ${path.join('.')}: ${issue?.message ?? 'is not valid'}`, path.join('.'));
-  }
+  const value = safeNumbers(document.toJS());
+  const result = configSchema.safeParse(value);
+  if (!result.success) throw schemaError(result.error.issues, { document, lines, file });
   return checkConfig(result.data, file);
+}
+
+/** Whole numbers that a double holds exactly become numbers; seeds of 64 bits stay bigints. */
+function safeNumbers(value: unknown): unknown {
+  if (typeof value === 'bigint') return Number.isSafeInteger(Number(value)) ? Number(value) : value;
+  if (Array.isArray(value)) return value.map(safeNumbers);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, safeNumbers(item)]));
+}
+
+interface Source {
+  readonly document: Document.Parsed;
+  readonly lines: LineCounter;
+  readonly file: string;
+}
+
+/** The first complaint, with the line of its key or of the nearest thing around it. */
+function schemaError(issues: readonly z.core.$ZodIssue[], { document, lines, file }: Source): UserError {
+  const issue = issues[0];
+  const unknown = issue?.code === 'unrecognized_keys' ? [issue.keys[0] ?? ''] : [];
+  const path = [...(issue?.path ?? []), ...unknown].map((key) =>
+    typeof key === 'symbol' ? String(key) : key,
+  );
+  const key = path.join('.');
+  const offset = offsetOf(document, path);
+  const at = offset === null ? '' : `:${lines.linePos(offset).line}`;
+  const message =
+    issue?.code === 'unrecognized_keys'
+      ? `'${unknown[0]}' is not a key of this place`
+      : (issue?.message ?? 'is not valid').replace(
+          /^Invalid input: expected (.*), received undefined$/,
+          'is missing, expected $1',
+        );
+  const found = document.getIn(path) as unknown;
+  const value =
+    found === null || typeof found === 'object' || found === undefined ? '' : ` (found ${String(found)})`;
+  return bad(`${file}${at}: ${key === '' ? 'the file' : key}: ${message}${value}`, key);
+}
+
+function offsetOf(document: Document.Parsed, path: readonly (string | number)[]): number | null {
+  for (let length = path.length; length > 0; length--) {
+    const parent = document.getIn(path.slice(0, length - 1), true);
+    const last = path[length - 1];
+    const pair = isMap(parent)
+      ? parent.items.find(({ key }) => isScalar(key) && key.value === last)
+      : undefined;
+    const node = isScalar(pair?.key) ? pair.key : document.getIn(path.slice(0, length), true);
+    if (isNode(node) && node.range) return node.range[0];
+  }
+  return null;
 }
 
 function checkConfig(config: BenchConfig, file: string): BenchConfig {
@@ -172,16 +220,34 @@ function checkConfig(config: BenchConfig, file: string): BenchConfig {
       'settings.warmup.enabled',
     );
   const performance = datasets.filter(({ type }) => type === 'performance');
-  if (performance.length !== 1)
+  if (performance.length > 1)
+    throw bad(`${file}: datasets: ${performance.length} performance datasets, at most 1 can run`, 'datasets');
+  const { submission_ref: submission } = config;
+  const ruleset = submission === undefined ? null : rulesets[submission.ruleset];
+  if (ruleset === undefined)
     throw bad(
-      `${file}: datasets: ${performance.length} performance datasets, exactly 1 is needed`,
-      'datasets',
+      `${file}: submission_ref.ruleset: '${submission?.ruleset}' is not one of ${Object.keys(rulesets).join(', ')}`,
+      'submission_ref.ruleset',
     );
   return {
-    ...config,
+    ...(ruleset === null ? config : withSeeds(config, ruleset)),
     model_params: {
       ...config.model_params,
       streaming: config.model_params.streaming === 'off' ? 'off' : 'on',
+    },
+  };
+}
+
+/** A round pins both seeds, and that of the warmup. */
+function withSeeds(config: BenchConfig, { schedulerSeed, sampleIndexSeed }: Ruleset): BenchConfig {
+  const { settings } = config;
+  const seeds = { scheduler_random_seed: schedulerSeed, dataloader_random_seed: sampleIndexSeed };
+  return {
+    ...config,
+    settings: {
+      ...settings,
+      runtime: { ...settings.runtime, ...seeds },
+      warmup: { ...settings.warmup, warmup_random_seed: schedulerSeed },
     },
   };
 }
@@ -209,17 +275,22 @@ export function findData(path: string, configPath: string | null): string {
   return found;
 }
 
+/** Without user names and passwords in URLs. */
+export function redactUrls(text: string): string {
+  return text.replace(/(\w+:\/\/)[^/@\s]+@/g, '$1redacted@');
+}
+
 const secret = /^(?:api_key|.*_token|.*_key|.*password.*|.*secret.*)$/i;
 
 /** The resolved config as YAML, without nulls and with secrets blotted out. */
 export function configYaml(config: BenchConfig): string {
   const clean = (value: unknown, key = ''): unknown => {
-    if (Array.isArray(value)) return value.map((item) => clean(item));
-    if (typeof value === 'string')
-      return secret.test(key) ? '<redacted>' : value.replace(/(\w+:\/\/)[^/@\s]+@/g, '$1<redacted>@');
+    if (Array.isArray(value)) return value.map((item) => clean(item, key));
+    if (typeof value === 'string') return secret.test(key) ? '<redacted>' : redactUrls(value);
     if (typeof value !== 'object' || value === null) return value;
     const kept = Object.entries(value).filter(([, item]) => item !== null && item !== undefined);
     return Object.fromEntries(kept.map(([name, item]) => [name, clean(item, name)]));
   };
-  return stringify(clean(config));
+  // The official tool reads YAML 1.1, where a bare `on` is a boolean.
+  return stringify(clean(config), { version: '1.1' });
 }

@@ -29,7 +29,10 @@ export interface Scores {
   }[];
 }
 
-const domainOf = (id: string): 'workflow' | 'coding' => (/^sim_\d+$/.test(id) ? 'workflow' : 'coding');
+/** Conversations of the workflow domain are scored by intents, those of the coding domain by programs. */
+export const isWorkflow = (id: string): boolean => /^sim_\d+$/.test(id);
+
+const domainOf = (id: string): 'workflow' | 'coding' => (isWorkflow(id) ? 'workflow' : 'coding');
 
 const mean = (values: readonly number[]): number =>
   values.reduce((sum, value) => sum + value, 0) / values.length;

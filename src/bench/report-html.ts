@@ -261,7 +261,7 @@ function accuracySection({ dataset_name, breakdown, response_counts }: AccuracyE
 
 function turnSections(perTurn: readonly TurnReport[]): string[] {
   if (perTurn.length === 0) return [];
-  const slowest = [...perTurn].sort((a, b) => b.latencyMs - a.latencyMs).slice(0, shownTurns);
+  const slowest = [...perTurn].sort((a, b) => (b.latencyMs ?? 0) - (a.latencyMs ?? 0)).slice(0, shownTurns);
   const worst = perTurn
     .filter((turn) => turn.iou !== null)
     .sort((a, b) => (a.iou ?? 0) - (b.iou ?? 0))

@@ -1,17 +1,28 @@
 /** `report.txt`: the figures for a terminal. */
 import type { AccuracyEntry } from './accuracy.ts';
+import type { BenchReport } from './report.ts';
 import { hasFigures, type MaybeSeries } from './series.ts';
 import type { ResultSummary } from './summary.ts';
 
 const fixed = (value: number | null | undefined, digits = 2): string =>
   value === null || value === undefined ? 'N/A' : value.toFixed(digits);
 
-export function textReport(
-  summary: ResultSummary,
-  entries: readonly AccuracyEntry[],
-  extra: readonly string[],
-): string {
+export function textReport({ summary, entries, notRun, cache, cost, interrupted }: BenchReport): string {
   const lines = [
+    ...(summary === null ? [] : summaryLines(summary)),
+    ...(interrupted ? ['State:              interrupted'] : []),
+    `Cached share:       ${cache === null ? 'not reported by the server' : `${fixed(100 * cache.share)} % of ${cache.promptTokens} prompt tokens`}`,
+    ...notRun.map((name) => `Not run:            ${name}`),
+    ...entries.flatMap(entryLines),
+    ...(summary === null ? [] : allSeries(summary)),
+    ...(cost.length === 0 ? [] : ['', '=== Energy and cost ===']),
+    ...cost.map(({ name, value, unit, basis }) => `${name}: ${value.toPrecision(4)} ${unit} (${basis})`),
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+function summaryLines(summary: ResultSummary): string[] {
+  return [
     '=== Summary ===',
     `Version:            ${summary.version}`,
     `Git SHA:            ${summary.git_sha ?? 'N/A'}`,
@@ -22,15 +33,17 @@ export function textReport(
     `Duration:           ${summary.duration_ns === null ? 'N/A' : `${fixed(summary.duration_ns / 1e9)} s`}`,
     `QPS:                ${fixed(summary.qps)}`,
     `TPS:                ${fixed(summary.tps)}`,
-    ...extra,
-    ...entries.flatMap(entryLines),
+  ];
+}
+
+function allSeries(summary: ResultSummary): string[] {
+  return [
     ...seriesLines('TTFT', summary.ttft, 1e6, 'ms'),
     ...seriesLines('TPOT', summary.tpot, 1e6, 'ms'),
     ...seriesLines('Latency', summary.latency, 1e6, 'ms'),
     ...seriesLines('Output sequence length', summary.output_sequence_lengths, 1, 'tokens'),
     ...seriesLines('Input sequence length', summary.input_sequence_lengths, 1, 'tokens'),
   ];
-  return `${lines.join('\n')}\n`;
 }
 
 function entryLines(entry: AccuracyEntry): string[] {

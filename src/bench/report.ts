@@ -1,9 +1,12 @@
 /** `report.json`: what the report page shows, as data. */
 import { cpus, totalmem } from 'node:os';
 import type { AccuracyEntry } from './accuracy.ts';
-import type { BenchConfig } from './config.ts';
-import type { PerformanceResult } from './run.ts';
-import type { ResultSummary } from './summary.ts';
+import type { ServerUsage } from './answer.ts';
+import { type BenchConfig, redactUrls } from './config.ts';
+import { type CostLine, costLines } from './cost.ts';
+import type { Sample } from './replay.ts';
+import type { PerformanceResult } from './results.ts';
+import type { ResultSummary, SampleFigures } from './summary.ts';
 
 export interface TurnReport {
   readonly conversation: string;
@@ -12,7 +15,8 @@ export interface TurnReport {
   readonly outputTokens: number | null;
   readonly ttftMs: number | null;
   readonly tpotMs: number | null;
-  readonly latencyMs: number;
+  /** null while no answer had come. */
+  readonly latencyMs: number | null;
   /** Counts of the server, where it reports them. */
   readonly promptTokens: number | null;
   readonly cachedTokens: number | null;
@@ -42,7 +46,10 @@ export interface BenchReport {
     readonly promptTokens: number;
     readonly cachedTokens: number;
     readonly share: number;
+    /** Time spent reading the server's metrics page between turns, part of the duration. */
+    readonly readingMs: number;
   } | null;
+  readonly cost: readonly CostLine[];
   readonly entries: readonly AccuracyEntry[];
   readonly notRun: readonly string[];
   readonly perTurn: readonly TurnReport[];
@@ -57,15 +64,11 @@ export interface ReportInput {
 }
 
 export function buildReport({ config, performance, entries, notRun, interrupted }: ReportInput): BenchReport {
-  const perTurn = performance === null ? [] : turnReports(performance);
-  const counted = perTurn.filter((turn) => turn.promptTokens !== null);
-  const sum = (key: 'promptTokens' | 'cachedTokens'): number =>
-    counted.reduce((total, turn) => total + (turn[key] ?? 0), 0);
-  const [promptTokens, cachedTokens] = [sum('promptTokens'), sum('cachedTokens')];
+  const cache = performance === null ? null : cacheOf(performance);
   return {
     name: config.name,
     model: config.model_params.name,
-    endpoint: config.endpoint_config.endpoints[0] ?? '',
+    endpoint: redactUrls(config.endpoint_config.endpoints[0] ?? ''),
     createdAt: new Date().toISOString(),
     machine: {
       cpu: cpus()[0]?.model.trim() ?? 'unknown',
@@ -79,23 +82,46 @@ export function buildReport({ config, performance, entries, notRun, interrupted 
     turns:
       performance === null
         ? null
-        : { issued: performance.scores.turns.issued, missing: performance.scores.turns.missing },
-    cache: counted.length === 0 ? null : { promptTokens, cachedTokens, share: cachedTokens / promptTokens },
+        : { issued: performance.scores.turns.issued, missing: missingTurns(performance) },
+    cache,
+    cost:
+      performance === null ? [] : costLines(performance.energy, performance.summary, cache?.share ?? null),
     entries,
     notRun,
-    perTurn,
+    perTurn: performance === null ? [] : turnReports(performance),
   };
+}
+
+/** Turns without an answer, those that the score leaves out among them. */
+const missingTurns = ({ result }: PerformanceResult): number =>
+  result.samples.filter(({ answer }) => answer === null).length;
+
+const usageOf = ({ sample }: SampleFigures, { served }: PerformanceResult): ServerUsage | null =>
+  sample.answer?.usage ?? served.counts?.usageOf(sample.uuid) ?? null;
+
+/** Turn by turn where the server tells, else over the whole phase. */
+function cacheOf(performance: PerformanceResult): BenchReport['cache'] {
+  const { figures, served } = performance;
+  const perTurn = figures.map((figure) => usageOf(figure, performance)).filter((usage) => usage !== null);
+  const counted = perTurn.length > 0 ? perTurn : served.total === null ? [] : [served.total];
+  const promptTokens = counted.reduce((sum, usage) => sum + usage.promptTokens, 0);
+  const cachedTokens = counted.reduce((sum, usage) => sum + usage.cachedTokens, 0);
+  if (promptTokens === 0) return null;
+  const readingMs = served.counts?.readingMs ?? 0;
+  return { promptTokens, cachedTokens, share: cachedTokens / promptTokens, readingMs };
 }
 
 const ms = (ns: number | null): number | null => (ns === null ? null : ns / 1e6);
 
-function turnReports({ figures, scores }: PerformanceResult): TurnReport[] {
+function turnReports(performance: PerformanceResult): TurnReport[] {
+  const { figures, scores } = performance;
   const scoreOf = new Map(
     scores.per_turn.map((turn) => [`${turn.conversation_id} ${turn.repeat} ${turn.turn}`, turn.score]),
   );
-  return figures.map(({ sample, tokens, latencyNs, ttftNs, tpotNs }) => {
+  return figures.map((figure) => {
+    const { sample, tokens, latencyNs, ttftNs, tpotNs } = figure;
     const { turn, answer, error, logicalId, pass } = sample;
-    const usage = answer?.usage ?? null;
+    const usage = usageOf(figure, performance);
     return {
       conversation: logicalId,
       turn: turn.turn,
@@ -103,7 +129,7 @@ function turnReports({ figures, scores }: PerformanceResult): TurnReport[] {
       outputTokens: tokens?.output ?? null,
       ttftMs: ms(ttftNs),
       tpotMs: ms(tpotNs),
-      latencyMs: latencyNs / 1e6,
+      latencyMs: ms(latencyNs),
       promptTokens: usage?.promptTokens ?? null,
       cachedTokens: usage?.cachedTokens ?? null,
       steps: usage?.steps ?? null,
@@ -118,7 +144,7 @@ function turnReports({ figures, scores }: PerformanceResult): TurnReport[] {
   });
 }
 
-function answerText({ answer }: PerformanceResult['figures'][number]['sample']): string {
+function answerText({ answer }: Sample): string {
   if (answer === null) return '';
   const calls = answer.calls;
   return [answer.reasoning.join(''), answer.content.join(''), calls === null ? '' : JSON.stringify(calls)]

@@ -1,4 +1,5 @@
 /** Figures of the performance phase, in the official tool's files and units (times in nanoseconds). */
+import { JsonNumber } from '../chat/index.ts';
 import type { BenchConfig } from './config.ts';
 import type { ReplayResult, Sample } from './replay.ts';
 import { type MaybeSeries, summarize } from './series.ts';
@@ -32,21 +33,24 @@ export interface ResultSummary {
 export interface SampleFigures {
   readonly sample: Sample;
   readonly tokens: SampleTokens | null;
-  readonly latencyNs: number;
+  /** null when no answer had come when the phase ended. */
+  readonly latencyNs: number | null;
   readonly ttftNs: number | null;
   readonly tpotNs: number | null;
 }
 
 export function figuresOf(sample: Sample, tokens: SampleTokens | null): SampleFigures {
   const { issuedNs, firstNs, completeNs, answer } = sample;
-  const complete = completeNs ?? issuedNs;
   const after = tokens?.afterFirst ?? 0;
   return {
     sample,
     tokens,
-    latencyNs: Number(complete - issuedNs),
+    latencyNs: completeNs === null ? null : Number(completeNs - issuedNs),
     ttftNs: firstNs === null ? null : Number(firstNs - issuedNs),
-    tpotNs: firstNs === null || after === 0 || answer === null ? null : Number(complete - firstNs) / after,
+    tpotNs:
+      firstNs === null || completeNs === null || after === 0 || answer === null
+        ? null
+        : Number(completeNs - firstNs) / after,
   };
 }
 
@@ -60,8 +64,8 @@ export function summarizeRun(
 ): ResultSummary {
   const tracked = figures.filter(({ sample }) => sample.tracked);
   const ends = tracked.map(({ sample }) => sample.completeNs).filter((ns): ns is bigint => ns !== null);
-  const last = ends.reduce((a, b) => (a > b ? a : b), result.startNs);
-  const durationNs = ends.length === 0 ? null : Number(last - result.startNs);
+  const durations = ends.map((ns) => Number(ns - result.startNs));
+  const durationNs = durations.length === 0 ? null : durations.reduce((a, b) => Math.max(a, b));
   const estimates = config.settings.early_stopping.enabled;
   const outputs = known(tracked.map(({ tokens }) => tokens?.output));
   const completed = ends.length;
@@ -77,10 +81,7 @@ export function summarizeRun(
     complete: result.state === 'complete',
     ttft: summarize(known(tracked.map(({ ttftNs }) => ttftNs)), { estimates }),
     tpot: summarize(known(tracked.map(({ tpotNs }) => tpotNs)), { estimates }),
-    latency: summarize(
-      tracked.map(({ latencyNs }) => latencyNs),
-      { estimates },
-    ),
+    latency: summarize(known(tracked.map(({ latencyNs }) => latencyNs)), { estimates }),
     output_sequence_lengths: summarize(outputs, { estimates: false }),
     input_sequence_lengths: summarize(known(tracked.map(({ tokens }) => tokens?.input)), {
       estimates: false,
@@ -109,11 +110,13 @@ function countReasons(found: readonly (string | null)[]): ResultSummary['finish_
 
 function runConfig({ settings }: BenchConfig): unknown {
   const { load_pattern: pattern, warmup, runtime } = settings;
+  const seed = (value: number | bigint): number | JsonNumber =>
+    typeof value === 'bigint' ? new JsonNumber(String(value)) : value;
   return {
     load_pattern: { type: pattern.type, target_qps: null, target_concurrency: pattern.target_concurrency },
-    warmup,
-    scheduler_random_seed: runtime.scheduler_random_seed,
-    dataloader_random_seed: runtime.dataloader_random_seed,
+    warmup: { ...warmup, warmup_random_seed: seed(warmup.warmup_random_seed) },
+    scheduler_random_seed: seed(runtime.scheduler_random_seed),
+    dataloader_random_seed: seed(runtime.dataloader_random_seed),
   };
 }
 
@@ -147,7 +150,7 @@ export function finalSnapshot(
   };
   const tracked = figures.filter(({ sample }) => sample.tracked);
   const series = {
-    sample_latency_ns: tracked.map(({ latencyNs }) => latencyNs),
+    sample_latency_ns: known(tracked.map(({ latencyNs }) => latencyNs)),
     isl: known(tracked.map(({ tokens }) => tokens?.input)),
     osl: known(tracked.map(({ tokens }) => tokens?.output)),
     ttft_ns: known(tracked.map(({ ttftNs }) => ttftNs)),

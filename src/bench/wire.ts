@@ -3,6 +3,8 @@
  * model answers never goes into a later request; the recorded assistant message does.
  */
 import { type JsonObject, type JsonValue, stringifyCompact } from '../chat/index.ts';
+import { UserError } from '../util/index.ts';
+import { blake2bHex } from './blake2b.ts';
 import type { BenchConfig } from './config.ts';
 import type { Conversation, DataRow } from './dataset.ts';
 import { floatText } from './python.ts';
@@ -17,6 +19,8 @@ export interface Turn {
   readonly messages: readonly JsonObject[];
   readonly tools: JsonValue | undefined;
   readonly body: string;
+  /** Where the list of messages stands in `body`, brackets included. */
+  readonly messagesAt: { readonly start: number; readonly end: number };
   /** The recorded assistant row that follows, if one does. */
   readonly recorded: DataRow | null;
   readonly delaySeconds: number;
@@ -60,18 +64,48 @@ export function turnsOf(conversation: Conversation, config: BenchConfig, firstSa
     if (row.role === 'assistant') continue;
     const next = conversation.rows[i + 1];
     const fields = requestFields(row.json, conversation.rows[0]?.json ?? {}, config);
+    const list = `[${texts.join(',')}]`;
+    const body = requestBody(list, fields, row.json, config);
+    const start = body.indexOf(list);
     turns.push({
       conversationId: conversation.id,
       turn: row.turn,
       sampleIndex: firstSample + turns.length,
       messages: [...messages],
       tools: fields.tools,
-      body: requestBody(`[${texts.join(',')}]`, fields, row.json, config),
+      body,
+      messagesAt: { start, end: start + list.length },
       recorded: next?.role === 'assistant' ? next : null,
       delaySeconds: Number(row.json.delay_seconds ?? 0),
     });
   }
   return turns;
+}
+
+/** The message list of the body, as JSON text. */
+export function messagesJson({ body, messagesAt }: Turn): string {
+  return body.slice(messagesAt.start, messagesAt.end);
+}
+
+/**
+ * The turn with its system message between two salts, of the pass and of the conversation, so that no two passes
+ * share a prefix. Throws UserError('bad_dataset') where there is no system message.
+ */
+export function saltedTurn(turn: Turn, pass: number): Turn {
+  const [system, ...rest] = turn.messages;
+  if (system?.role !== 'system' || typeof system.content !== 'string')
+    throw new UserError('bad_dataset', `conversation '${turn.conversationId}' has no system message to salt`);
+  const head = `[salt: ${blake2bHex(String(pass), 2)}]`;
+  const tail = `[salt: ${blake2bHex(turn.conversationId, 2)}]`;
+  const salted: JsonObject = { ...system, content: `${head}\n\n${system.content}\n\n${tail}` };
+  const [before, after] = [stringifyCompact(system), stringifyCompact(salted)];
+  const { start, end } = turn.messagesAt;
+  return {
+    ...turn,
+    messages: [salted, ...rest],
+    body: `${turn.body.slice(0, start + 1)}${after}${turn.body.slice(start + 1 + before.length)}`,
+    messagesAt: { start, end: end + after.length - before.length },
+  };
 }
 
 function requestFields(row: JsonObject, first: JsonObject, config: BenchConfig): RequestFields {
