@@ -40,25 +40,30 @@ export function loadConversations(path: string): Conversation[] {
 export function parseConversations(text: string, path: string): Conversation[] {
   const grouped = new Map<string, DataRow[]>();
   let current: string | null = null;
+  let hasContent = false;
   for (const [i, line] of text.split('\n').entries()) {
     if (line.trim() === '') continue;
     const at = `${path}:${i + 1}`;
     const json = parseLine(line, at);
     if (json._type === 'dataset_metadata') continue;
+    hasContent ||= 'content' in json;
     const { id, row } = readRow(json, i + 1, at);
-    let rows = grouped.get(id);
-    if (rows !== undefined && current !== id)
-      throw bad(at, `the rows of conversation '${id}' are not together`);
-    if (rows === undefined) {
-      rows = [];
-      grouped.set(id, rows);
-    }
-    current = id;
-    checkRow(row, rows.at(-1) ?? null, rows.length + 1, at);
+    const rows = grouped.get(id) ?? [];
+    if (rows.length > 0 && current !== id) throw bad(at, `the rows of conversation '${id}' are not together`);
     rows.push(row);
+    grouped.set(id, rows);
+    current = id;
   }
   if (grouped.size === 0) throw bad(path, 'holds no conversation');
-  return [...grouped].map(([id, rows]) => ({ id, rows }));
+  if (!hasContent) throw bad(path, "no row has the key 'content'");
+  return [...grouped].map(([id, rows]) => ({ id, rows: checkedRows(rows, path) }));
+}
+
+/** In turn order: the file may have them in another. */
+function checkedRows(rows: readonly DataRow[], path: string): DataRow[] {
+  const sorted = [...rows].sort((a, b) => a.turn - b.turn);
+  for (const [i, row] of sorted.entries()) checkRow(row, sorted[i - 1] ?? null, i + 1, `${path}:${row.line}`);
+  return sorted;
 }
 
 const bad = (at: string, message: string): UserError => new UserError('bad_dataset', `${at}: ${message}`);
@@ -75,7 +80,9 @@ function parseLine(line: string, at: string): JsonObject {
 }
 
 function readRow(json: JsonObject, line: number, at: string): { id: string; row: DataRow } {
-  const { conversation_id: id, turn, role } = json;
+  const { conversation_id: given, turn, role } = json;
+  // The official reader turns a numeric id into its decimal text.
+  const id = typeof given === 'number' ? String(given) : given;
   if (typeof id !== 'string' || !/^[\x20-\x7e]+$/.test(id))
     throw bad(at, `conversation_id is ${JSON.stringify(id)}, expected printable ASCII`);
   if (typeof turn !== 'number' || !Number.isInteger(turn))

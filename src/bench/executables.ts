@@ -1,4 +1,5 @@
 /** Which programs a shell command runs, by the rules of the benchmark's inline scorer (section 2 of its description). */
+import { isJsonObject, JsonNumber, parseLossless } from '../chat/index.ts';
 import { pythonSplit } from './python.ts';
 
 const names: Record<string, string> = {
@@ -54,16 +55,26 @@ export function executablesOfCalls(calls: unknown): string[] {
     const fn = (call as { function?: { name?: unknown; arguments?: unknown } } | null)?.function;
     if (typeof fn !== 'object' || fn === null || fn.name !== 'bash') return [];
     const args = typeof fn.arguments === 'string' ? parseOrNull(fn.arguments) : fn.arguments;
-    if (typeof args !== 'object' || args === null || Array.isArray(args)) return [];
+    if (!isJsonObject(args)) return [];
     const { command, cmd } = args as { command?: unknown; cmd?: unknown };
-    const text = command || cmd;
+    const text = isTruthy(command) ? command : cmd;
     return typeof text === 'string' ? executablesOf(text) : [];
   });
 }
 
+/** Python's truth of a JSON value. */
+function isTruthy(value: unknown): boolean {
+  if (Array.isArray(value)) return value.length > 0;
+  if (isJsonObject(value)) return Object.keys(value).length > 0;
+  return Boolean(value instanceof JsonNumber ? value.valueOf() : value);
+}
+
+/** Strings, so that what they hold stays, and the words that Python's json module takes for numbers. */
+const pythonWords = /"(?:\\.|[^"\\])*"|-?\bInfinity\b|\bNaN\b/g;
+
 function parseOrNull(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseLossless(text.replace(pythonWords, (part) => (part.startsWith('"') ? part : '0')));
   } catch {
     return null;
   }
