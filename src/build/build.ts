@@ -3,9 +3,7 @@
  * weight goes to its place; a journal notes each one that is done, and a build that was killed goes on where it stopped.
  * The folder appears under its name only when every tensor was read back and found right.
  */
-import { createHash } from 'node:crypto';
 import {
-  appendFileSync,
   closeSync,
   copyFileSync,
   existsSync,
@@ -13,18 +11,19 @@ import {
   ftruncateSync,
   mkdirSync,
   openSync,
-  readFileSync,
+  readdirSync,
+  realpathSync,
   renameSync,
   rmSync,
+  statfsSync,
+  statSync,
   writeFileSync,
   writeSync,
 } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve, sep } from 'node:path';
+import { crc32 } from 'node:zlib';
 import {
   type Checkpoint,
-  type ExpectedWeight,
-  expectedMtpWeights,
-  expectedWeights,
   hasMtp,
   kvScales,
   openCheckpoint,
@@ -33,16 +32,20 @@ import {
   validateCheckpoint,
 } from '../checkpoint/index.ts';
 import { UserError } from '../util/index.ts';
-import { crc32 } from './crc32.ts';
 import {
-  bytesOf,
   type EngineManifest,
   type EngineWeight,
   engineFormat,
+  isEngineFolder,
   openEngineFolder,
   type Recipe,
+  recipes,
 } from './engine-folder.ts';
-import { chooseFormat, type PackedWeight, packWeight, type WeightJob } from './pack.ts';
+import { copiedFiles, fingerprint } from './fingerprint.ts';
+import { type FolderLock, tryLock } from './folder-lock.ts';
+import { Journal, journalName } from './journal.ts';
+import { type Layout, layOut, type Place } from './layout.ts';
+import { packWeight } from './pack.ts';
 
 export interface BuildProgress {
   readonly weight: string;
@@ -58,185 +61,179 @@ export interface BuildOptions {
   readonly onProgress?: (progress: BuildProgress) => void;
 }
 
-const alignment = 4096;
-const copied = [
-  'tokenizer.json',
-  'tokenizer_config.json',
-  'chat_template.jinja',
-  'generation_config.json',
-  'config.json',
-];
-
-/** What a build depends on: the config and every tensor's name, type, shape and size. */
-export function fingerprint(ck: Checkpoint): string {
-  const hash = createHash('sha256').update(readFileSync(join(ck.folder, 'config.json')));
-  for (const { name, dtype, shape, bytes } of ck.tensors.values())
-    hash.update(`${name} ${dtype} ${shape} ${bytes}\n`);
-  // The first weight's content tells checkpoints of one shape apart.
-  const first = [...ck.tensors.values()].find(({ name }) => name.endsWith('norm.weight'));
-  if (first !== undefined) hash.update(ck.read(first.name));
-  return hash.digest('hex').slice(0, 16);
+/**
+ * Builds `out` and returns its path; an engine folder that is there is replaced, anything else never. Throws UserError when the
+ * checkpoint is bad, the folder can not be written, or another process is building it.
+ */
+export function buildEngine(options: BuildOptions): string {
+  const { out } = options;
+  const ck = openSource(options);
+  return writing(out, () => {
+    mkdirSync(dirname(resolve(out)), { recursive: true });
+    const lock = tryLock(lockPath(out));
+    if (lock === null)
+      throw new UserError('io', `${out} is being built by another process`, {
+        hint: `Wait until it is done, or delete ${lockPath(out)} when no other build is running.`,
+      });
+    return buildLocked(ck, options, lock);
+  });
 }
 
-/** Builds `out` and returns its path. Throws UserError when the checkpoint is bad or the folder can not be written. */
-export function buildEngine({ checkpoint, out, recipe, onProgress }: BuildOptions): string {
+export const lockPath = (out: string): string => `${resolve(out)}.lock`;
+
+function openSource({ checkpoint, out, recipe }: BuildOptions): Checkpoint {
+  if (!recipes.includes(recipe))
+    throw new UserError('bad_option', `recipe is '${recipe}', known are ${recipes.join(', ')}`, {
+      param: 'recipe',
+    });
   const ck = openCheckpoint(checkpoint);
   validateCheckpoint(ck);
-  const partial = `${out}.partial`;
+  refuseToReplace(checkpoint, out);
+  return ck;
+}
+
+/** The output folder is deleted before the new one takes its name: it must be nobody's but ours. */
+function refuseToReplace(checkpoint: string, out: string): void {
+  const refuse = (message: string): never => {
+    throw new UserError('bad_option', `${out} ${message}`, { param: 'out', hint: 'Choose another folder.' });
+  };
+  if (!existsSync(out)) return;
+  const real = realpathSync(out);
+  if (`${realpathSync(checkpoint)}${sep}`.startsWith(`${real}${sep}`)) refuse('holds the checkpoint');
+  const isFolder = statSync(out).isDirectory();
+  if (!isFolder || (!isEngineFolder(out) && readdirSync(out).length > 0))
+    refuse('exists and is not an engine folder');
+}
+
+/** Errors of the file system, such as a full disk, as something a person can mend. */
+export function writing<T>(out: string, action: () => T): T {
   try {
-    mkdirSync(dirname(out), { recursive: true });
-    const source = `${fingerprint(ck)}-${recipe}`;
-    const journal = openJournal(partial, source);
-    const weights = writeWeights({ ck, recipe, partial, journal, onProgress });
-    writeFileSync(
-      join(partial, 'engine.json'),
-      JSON.stringify(manifestOf(ck, { recipe, source, weights }), null, 1),
-    );
-    for (const name of copied)
-      if (existsSync(join(ck.folder, name))) copyFileSync(join(ck.folder, name), join(partial, name));
-    verify(partial);
-    rmSync(journal.path);
-    rmSync(out, { recursive: true, force: true });
-    renameSync(partial, out);
-    return out;
+    return action();
   } catch (cause) {
-    if (cause instanceof UserError || !(cause instanceof Error) || !('code' in cause)) throw cause;
+    if (cause instanceof UserError || !(cause instanceof Error) || !('syscall' in cause)) throw cause;
     throw new UserError('io', `can not write the engine folder ${out}: ${cause.message}`, { cause });
   }
 }
 
-interface Journal {
-  readonly path: string;
-  /** Weights that are in place. */
-  readonly done: Map<string, EngineWeight>;
-}
-
-/** The journal of an earlier try at the same build, or a new one in an empty folder. */
-function openJournal(partial: string, source: string): Journal {
-  const path = join(partial, 'build.journal');
-  const [head, ...lines] = existsSync(path) ? readFileSync(path, 'utf8').split('\n') : [];
-  const done = new Map<string, EngineWeight>();
-  if (head !== source) {
-    rmSync(partial, { recursive: true, force: true });
-    mkdirSync(partial, { recursive: true });
-    writeFileSync(path, `${source}\n`);
-    return { path, done };
-  }
-  for (const line of lines) {
-    // The last line may be cut off: that weight is packed again.
-    if (!line.endsWith('}')) continue;
-    try {
-      const { name, ...weight } = JSON.parse(line) as EngineWeight & { name: string };
-      done.set(name, weight);
-    } catch {
-      break;
-    }
-  }
-  return { path, done };
-}
-
-interface Place extends WeightJob {
-  readonly format: EngineWeight['format'];
-  readonly offset: number;
-  readonly bytes: number;
-}
-
-/** The head of a tied model is packed on its own: the embedding stays in bf16, the head is quantized. */
-function weightsOf(ck: Checkpoint): WeightJob[] {
-  const all = [...expectedWeights(ck.config), ...(hasMtp(ck) ? expectedMtpWeights(ck.config) : [])];
-  const own = all.map((weight) => ({ weight, from: weight }));
-  if (!ck.config.tied) return own;
-  const shape = [ck.config.vocabSize, ck.config.hiddenSize];
-  const head = { name: 'lm_head.weight', shape, linear: true };
-  return [...own, { weight: head, from: { name: 'model.embed_tokens.weight', shape, linear: true } }];
-}
-
-const safetensorsDtype = { 'nvfp4-tile': 'U8', bf16: 'BF16', f32: 'F32', fp8: 'F8_E4M3' } as const;
-
-/** The header with all offsets, padded so that data starts at a multiple of the alignment, and each weight's place. */
-function layOut(ck: Checkpoint, recipe: Recipe): { header: Uint8Array; places: Place[]; size: number } {
-  const entries: Record<string, unknown> = {};
-  const places: Place[] = [];
-  let at = 0;
-  for (const job of weightsOf(ck)) {
-    const { name, shape } = job.weight;
-    const format = chooseFormat(ck, job, recipe);
-    const bytes = bytesOf(format, shape);
-    entries[name] = {
-      dtype: safetensorsDtype[format],
-      shape: format === 'nvfp4-tile' ? [bytes] : shape,
-      data_offsets: [at, at + bytes],
-    };
-    places.push({ ...job, format, offset: at, bytes });
-    const end = Math.ceil((at + bytes) / alignment) * alignment;
-    const gap = end - at - bytes;
-    if (gap > 0)
-      entries[`__pad.${places.length}`] = { dtype: 'U8', shape: [gap], data_offsets: [at + bytes, end] };
-    at = end;
-  }
-  const text = Buffer.from(JSON.stringify(entries));
-  const header = Buffer.alloc(Math.ceil((8 + text.length) / alignment) * alignment, ' ');
-  header.writeBigUInt64LE(BigInt(header.length - 8), 0);
-  text.copy(header, 8);
-  const placed = places.map((place) => ({ ...place, offset: place.offset + header.length }));
-  return { header, places: placed, size: at + header.length };
-}
-
-function writeWeights(job: {
-  ck: Checkpoint;
-  recipe: Recipe;
-  partial: string;
-  journal: Journal;
-  onProgress: BuildOptions['onProgress'];
-}): Record<string, EngineWeight> {
-  const { ck, recipe, partial, journal } = job;
-  const file = join(partial, 'weights.safetensors');
-  const { header, places, size } = layOut(ck, recipe);
-  const fd = openSync(file, existsSync(file) ? 'r+' : 'w+');
-  const weights: Record<string, EngineWeight> = {};
+/** Builds under a lock that the caller took, and gives it back. */
+export function buildLocked(ck: Checkpoint, options: BuildOptions, lock: FolderLock): string {
+  const { out, recipe } = options;
+  const partial = `${resolve(out)}.partial`;
   try {
-    ftruncateSync(fd, size);
-    writeAll(fd, header, 0);
-    for (const [i, place] of places.entries()) {
-      const { weight, format, offset, bytes } = place;
-      let entry = journal.done.get(weight.name);
-      if (entry === undefined || crc32(readAt(file, offset, bytes)) !== entry.crc) {
-        const packed = packWeight(ck, place, format);
-        writeAll(fd, packed.bytes, offset);
-        entry = entryOf(weight, packed);
-        appendFileSync(journal.path, `${JSON.stringify({ name: weight.name, ...entry })}\n`);
-      }
-      weights[weight.name] = entry;
-      job.onProgress?.({ weight: weight.name, done: i + 1, total: places.length, error: entry.error });
-    }
+    const source = `${fingerprint(ck)}-${recipe}`;
+    const journal = Journal.open(partial, source);
+    const weights = writeWeights({ ck, options, partial, journal, lock });
+    const manifest = manifestOf(ck, { recipe, source, weights });
+    writeFileSync(join(partial, 'engine.json'), JSON.stringify(manifest, null, 1));
+    for (const name of copiedFiles) copyTo(ck.folder, partial, name);
+    verify(partial, lock);
+    rmSync(out, { recursive: true, force: true });
+    renameSync(partial, out);
+    rmSync(join(out, journalName), { force: true });
+    return out;
+  } finally {
+    lock.release();
+  }
+}
+
+/** A read-only copy of an earlier try could not be written over. */
+function copyTo(from: string, to: string, name: string): void {
+  rmSync(join(to, name), { force: true });
+  if (existsSync(join(from, name))) copyFileSync(join(from, name), join(to, name));
+}
+
+interface WriteJob {
+  readonly ck: Checkpoint;
+  readonly options: BuildOptions;
+  readonly partial: string;
+  readonly journal: Journal;
+  readonly lock: FolderLock;
+}
+
+function writeWeights({ ck, options, partial, journal, lock }: WriteJob): Record<string, EngineWeight> {
+  const file = join(partial, 'weights.safetensors');
+  const layout = layOut(ck, options.recipe);
+  const fd = openSync(file, existsSync(file) ? 'r+' : 'w+');
+  try {
+    requireSpace(partial, file, layout);
+    ftruncateSync(fd, layout.fileBytes);
+    writeAll(fd, layout.header, 0);
+    const weights = layout.places.map((place, i): [string, EngineWeight] => {
+      const { name } = place.weight;
+      const entry = inPlace(file, place, journal) ?? pack(ck, fd, place, journal);
+      lock.touch();
+      options.onProgress?.({ weight: name, done: i + 1, total: layout.places.length, error: entry.error });
+      return [name, entry];
+    });
     fsyncSync(fd);
+    return Object.fromEntries(weights);
   } finally {
     closeSync(fd);
   }
-  return weights;
 }
 
-function entryOf(
-  { shape }: ExpectedWeight,
-  { format, scale, inputScale, error, bytes }: PackedWeight,
-): EngineWeight {
-  return { format, shape, scale, inputScale, crc: crc32(bytes), error };
+/** Said before hours of work, not after. The file is sparse: what an earlier try wrote counts. */
+function requireSpace(folder: string, file: string, { fileBytes }: Layout): void {
+  const { bavail, bsize } = statfsSync(folder);
+  const needed = fileBytes - statSync(file).blocks * 512;
+  if (needed > bavail * bsize)
+    throw new UserError('io', `${folder} needs ${needed} more bytes, its disk has ${bavail * bsize} free`, {
+      hint: 'Free some space, or choose an output folder on another disk.',
+    });
+}
+
+/** The journal's entry, if it fits and the file has its bytes. */
+function inPlace(
+  file: string,
+  { weight, format, offset, bytes }: Place,
+  journal: Journal,
+): EngineWeight | null {
+  const entry = journal.get(weight.name);
+  if (entry?.format !== format || `${entry.shape}` !== `${weight.shape}`) return null;
+  return checksum(file, offset, bytes) === entry.crc ? entry : null;
+}
+
+function pack(ck: Checkpoint, fd: number, place: Place, journal: Journal): EngineWeight {
+  const { weight, format, offset, bytes } = place;
+  let written = 0;
+  let crc = 0;
+  const packed = packWeight(ck, place, (part) => {
+    writeAll(fd, part, offset + written);
+    crc = crc32(part, crc);
+    written += part.length;
+  });
+  if (written !== bytes)
+    throw new UserError(
+      'bad_checkpoint',
+      `tensor '${weight.name}' became ${written} bytes, expected ${bytes}`,
+    );
+  const entry: EngineWeight = { format, shape: weight.shape, ...packed, crc };
+  journal.add(weight.name, entry);
+  return entry;
 }
 
 function writeAll(fd: number, bytes: Uint8Array, at: number): void {
   let done = 0;
-  while (done < bytes.length)
-    done += writeSync(fd, bytes, done, Math.min(bytes.length - done, 2 ** 30), at + done);
+  while (done < bytes.length) done += writeSync(fd, bytes, done, bytes.length - done, at + done);
+}
+
+const readBytes = 2 ** 24;
+
+function checksum(file: string, offset: number, bytes: number): number {
+  let crc = 0;
+  for (let done = 0; done < bytes; done += readBytes)
+    crc = crc32(readAt(file, offset + done, Math.min(readBytes, bytes - done)), crc);
+  return crc;
 }
 
 function manifestOf(
   ck: Checkpoint,
   { recipe, source, weights }: { recipe: Recipe; source: string; weights: Record<string, EngineWeight> },
 ): EngineManifest {
+  const mtp = hasMtp(ck);
   const stems = ck.config.layerTypes.flatMap((type, i) =>
     type === 'full_attention' ? [`model.layers.${i}.self_attn`] : [],
   );
-  const mtp = hasMtp(ck);
   const all = mtp ? [...stems, 'mtp.layers.0.self_attn'] : stems;
   return {
     format: engineFormat,
@@ -251,14 +248,15 @@ function manifestOf(
 }
 
 /** Reads every weight back and compares its checksum. */
-function verify(path: string): void {
+function verify(path: string, lock: FolderLock): void {
   const { weights, weightsFile } = openEngineFolder(path);
   for (const [name, { offset, bytes, crc }] of weights) {
-    const found = crc32(readAt(weightsFile, offset, bytes));
+    const found = checksum(weightsFile, offset, bytes);
     if (found !== crc)
       throw new UserError(
         'io',
         `${weightsFile}: '${name}' reads back with checksum ${found}, ${crc} was written`,
       );
+    lock.touch();
   }
 }

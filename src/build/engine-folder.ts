@@ -9,18 +9,37 @@ import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { WeightFormat } from '../backends/index.ts';
 import {
+  expectedMtpWeights,
+  expectedWeights,
   parseConfig,
   type Qwen35Config,
   readJson,
   readSafetensorsHeader,
+  type TensorDtype,
+  type TensorInfo,
   tokenIds,
 } from '../checkpoint/index.ts';
 import { tiledBytes } from '../dtypes/index.ts';
 import { UserError } from '../util/index.ts';
 
+export type { WeightFormat };
+
 export const engineFormat = 1;
 
-export type Recipe = 'nvfp4' | 'plain';
+/** Weights start at multiples of it: a page of every system that maps them. */
+export const pageBytes = 4096;
+
+/** `nvfp4`: linears are quantized. `plain`: they stay as they are. */
+export const recipes = ['nvfp4', 'plain'] as const;
+export type Recipe = (typeof recipes)[number];
+
+/** How a weight's bytes are declared in the safetensors file. */
+export const safetensorsDtype: Readonly<Record<WeightFormat, TensorDtype>> = {
+  'nvfp4-tile': 'U8',
+  bf16: 'BF16',
+  f32: 'F32',
+  fp8: 'F8_E4M3',
+};
 
 /** A weight as engine.json lists it. */
 export interface EngineWeight {
@@ -74,29 +93,90 @@ export function isEngineFolder(path: string): boolean {
 
 /** Throws UserError('bad_engine_folder') when the folder is incomplete, of another version, or its parts disagree. */
 export function openEngineFolder(path: string): EngineFolder {
-  const bad = (message: string): UserError =>
-    new UserError('bad_engine_folder', `${path}: ${message}`, { hint: 'Build it again with `copse build`.' });
-  if (!isEngineFolder(path)) throw bad('has no engine.json');
-  const manifest = readJson(join(path, 'engine.json')) as EngineManifest;
-  if (manifest?.format !== engineFormat)
-    throw bad(`format ${JSON.stringify(manifest?.format)}, this version reads ${engineFormat}`);
-  const weightsFile = join(path, 'weights.safetensors');
-  if (!existsSync(weightsFile)) throw bad('has no weights.safetensors');
-  const tensors = readSafetensorsHeader(weightsFile);
-  if (typeof manifest.weights !== 'object' || manifest.weights === null)
-    throw bad('engine.json lists no weights');
-  const weights = new Map<string, LocatedWeight>();
-  for (const [name, weight] of Object.entries(manifest.weights)) {
-    const tensor = tensors.get(name);
-    if (tensor === undefined) throw bad(`weights.safetensors lacks '${name}'`);
-    const expected = Array.isArray(weight.shape) ? bytesOf(weight.format, weight.shape) : Number.NaN;
-    if (tensor.bytes !== expected)
-      throw bad(`'${name}' has ${tensor.bytes} bytes, ${weight.format} [${weight.shape}] needs ${expected}`);
-    if (!Number.isFinite(weight.scale)) throw bad(`'${name}' has the scale ${weight.scale}`);
-    weights.set(name, { ...weight, offset: tensor.offset, bytes: tensor.bytes });
+  if (!isEngineFolder(path)) throw bad(path, 'has no engine.json');
+  try {
+    return open(path);
+  } catch (cause) {
+    if (!(cause instanceof UserError) || cause.code === 'bad_engine_folder') throw cause;
+    throw bad(path, cause.message, cause);
   }
-  const config = parseConfig(manifest.config);
-  const weightBytes = statSync(weightsFile).size;
-  const eosTokenIds = tokenIds(manifest.eosTokenIds);
-  return { path, manifest: { ...manifest, eosTokenIds }, config, weightsFile, weightBytes, weights };
+}
+
+function bad(path: string, message: string, cause?: UserError): UserError {
+  const hint = 'Build it again with `copse build`.';
+  return new UserError('bad_engine_folder', `${path}: ${message}`, { hint, cause });
+}
+
+function open(path: string): EngineFolder {
+  const json = readJson(join(path, 'engine.json'));
+  if (!isRecord(json) || json.format !== engineFormat)
+    throw bad(path, `format ${isRecord(json) ? json.format : json}, this version reads ${engineFormat}`);
+  const weightsFile = join(path, 'weights.safetensors');
+  if (!existsSync(weightsFile)) throw bad(path, 'has no weights.safetensors');
+  if (!isRecord(json.weights)) throw bad(path, 'engine.json lists no weights');
+  const config = parseConfig(json.config);
+  const tensors = readSafetensorsHeader(weightsFile);
+  const weights = new Map<string, LocatedWeight>();
+  for (const [name, weight] of Object.entries(json.weights))
+    weights.set(name, locate(path, name, weight, tensors.get(name)));
+  const hasMtp = json.hasMtp === true;
+  checkComplete(path, config, weights, hasMtp);
+  checkKvScales(path, json.kvScales);
+  const eosTokenIds = tokenIds(json.eosTokenIds);
+  const manifest = { ...(json as unknown as EngineManifest), hasMtp, eosTokenIds };
+  return { path, manifest, config, weightsFile, weightBytes: statSync(weightsFile).size, weights };
+}
+
+type Json = Record<string, unknown>;
+
+const isRecord = (value: unknown): value is Json =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+const isSize = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) > 0;
+const isScale = (value: unknown): boolean => Number.isFinite(value) && (value as number) > 0;
+
+/** What engine.json says about a weight, held against the tensor that the file has under its name. */
+function locate(path: string, name: string, json: unknown, tensor: TensorInfo | undefined): LocatedWeight {
+  const wrong = (message: string): UserError => bad(path, `'${name}' ${message}`);
+  if (tensor === undefined) throw wrong('is not in weights.safetensors');
+  if (!isRecord(json)) throw wrong('is not described');
+  const { format, shape, scale, inputScale, crc, error } = json;
+  if (typeof format !== 'string' || !Object.hasOwn(safetensorsDtype, format))
+    throw wrong(`has the unknown format ${format}`);
+  if (!Array.isArray(shape) || !shape.every(isSize)) throw wrong(`has the shape [${shape}]`);
+  if (!isScale(scale)) throw wrong(`has the scale ${scale}`);
+  if (inputScale !== null && !isScale(inputScale)) throw wrong(`has the input scale ${inputScale}`);
+  if (typeof crc !== 'number' || typeof error !== 'number') throw wrong('has no checksum or no error');
+  const weight = json as unknown as EngineWeight;
+  const expected = bytesOf(weight.format, weight.shape);
+  if (tensor.dtype !== safetensorsDtype[weight.format] || tensor.bytes !== expected)
+    throw wrong(`has ${tensor.bytes} bytes of ${tensor.dtype}, ${format} [${shape}] needs ${expected}`);
+  if (tensor.offset % pageBytes !== 0) throw wrong(`starts at byte ${tensor.offset}, not at a page`);
+  return { ...weight, offset: tensor.offset, bytes: tensor.bytes };
+}
+
+/** Every weight that the config asks for is there, in its shape and in a format that the model can use. */
+function checkComplete(
+  path: string,
+  config: Qwen35Config,
+  weights: ReadonlyMap<string, LocatedWeight>,
+  hasMtp: boolean,
+): void {
+  const head = { name: 'lm_head.weight', shape: [config.vocabSize, config.hiddenSize], linear: true };
+  const expected = [...expectedWeights(config), ...(hasMtp ? expectedMtpWeights(config) : [])];
+  for (const { name, shape, linear } of weights.has(head.name) ? [...expected, head] : expected) {
+    const weight = weights.get(name);
+    if (weight === undefined) throw bad(path, `'${name}' is missing`);
+    if (`${weight.shape}` !== `${shape}`)
+      throw bad(path, `'${name}' has the shape [${weight.shape}], its config needs [${shape}]`);
+    const isTable = name.endsWith('embed_tokens.weight') && weight.format === 'bf16';
+    if (!linear && !isTable && weight.format !== 'f32')
+      throw bad(path, `'${name}' is ${weight.format}, expected f32`);
+  }
+}
+
+function checkKvScales(path: string, scales: unknown): void {
+  if (!isRecord(scales)) throw bad(path, 'engine.json has no kvScales');
+  for (const [stem, pair] of Object.entries(scales))
+    if (!isRecord(pair) || !isScale(pair.k) || !isScale(pair.v))
+      throw bad(path, `the cache scales of '${stem}' are not positive numbers`);
 }

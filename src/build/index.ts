@@ -1,4 +1,4 @@
-export { type BuildOptions, type BuildProgress, buildEngine, fingerprint } from './build.ts';
+export { type BuildOptions, type BuildProgress, buildEngine } from './build.ts';
 export {
   type EngineFolder,
   type EngineManifest,
@@ -7,5 +7,7 @@ export {
   type LocatedWeight,
   openEngineFolder,
   type Recipe,
+  recipes,
 } from './engine-folder.ts';
-export { engineCachePath, ensureEngine } from './ensure.ts';
+export { type EnsureOptions, engineCachePath, ensureEngine } from './ensure.ts';
+export { fingerprint } from './fingerprint.ts';

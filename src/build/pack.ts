@@ -1,106 +1,187 @@
-/** One weight of a checkpoint as bytes of an engine folder, with what was lost on the way. */
-import type { WeightFormat } from '../backends/index.ts';
+/**
+ * One weight of a checkpoint as bytes of an engine folder, some rows at a time: the head of a large model has more than a billion
+ * values, memory stays at a few bands. Bands start at multiples of the tile's rows, so that packed bands follow one another.
+ */
 import {
   type Checkpoint,
-  dequantize,
+  dequantizeRows,
   describeWeight,
-  type ExpectedWeight,
-  readF32,
+  type RowRange,
+  type StoredWeight,
 } from '../checkpoint/index.ts';
-import { dequantizeNvfp4, f32ToBf16, nvfp4Block, packTiles, quantizeNvfp4 } from '../dtypes/index.ts';
-import type { Recipe } from './engine-folder.ts';
+import {
+  absMax,
+  bf16ToF32,
+  dequantizeNvfp4,
+  f32ToBf16,
+  nvfp4Block,
+  packTiles,
+  quantizeNvfp4,
+  tensorScale,
+  tileRows,
+  unpackTiles,
+} from '../dtypes/index.ts';
+import { assert, UserError } from '../util/index.ts';
+import type { Place } from './layout.ts';
 
-export interface PackedWeight {
-  readonly format: WeightFormat;
-  readonly bytes: Uint8Array;
+export interface Packed {
   readonly scale: number;
   readonly inputScale: number | null;
+  /** Root mean square of the difference to the source, relative to the source. */
   readonly error: number;
 }
 
-/** Small projections that gate the recurrence stay in full precision, as every published recipe leaves them. */
-const keptLinears = /\.in_proj_[ab]\.weight$/;
+/** Takes a weight's bytes in order. */
+export type Sink = (bytes: Uint8Array) => void;
 
-function relativeError(source: Float32Array, packed: Float32Array): number {
-  let difference = 0;
-  let size = 0;
-  for (let i = 0; i < source.length; i++) {
-    difference += ((source[i] as number) - (packed[i] as number)) ** 2;
-    size += (source[i] as number) ** 2;
-  }
-  return size === 0 ? 0 : Math.sqrt(difference / size);
-}
+type Matrix = readonly [outDim: number, inDim: number];
 
-function asF32(values: Float32Array): PackedWeight {
-  return {
-    format: 'f32',
-    bytes: new Uint8Array(values.buffer, values.byteOffset, values.byteLength),
-    scale: 1,
-    inputScale: null,
-    error: 0,
-  };
-}
+const bandValues = 2 ** 22;
+const lossless: Packed = { scale: 1, inputScale: null, error: 0 };
 
-function asBf16(values: Float32Array): PackedWeight {
-  const halves = new Uint16Array(values.length);
-  f32ToBf16(values, halves);
-  const back = new Float32Array(values.length);
-  const bits = new Uint32Array(back.buffer);
-  for (let i = 0; i < halves.length; i++) bits[i] = (halves[i] as number) << 16;
-  return {
-    format: 'bf16',
-    bytes: new Uint8Array(halves.buffer),
-    scale: 1,
-    inputScale: null,
-    error: relativeError(values, back),
-  };
-}
-
-function asNvfp4(values: Float32Array, [outDim, inDim]: readonly [number, number]): PackedWeight {
-  const quantized = quantizeNvfp4(values, outDim, inDim);
-  return {
-    format: 'nvfp4-tile',
-    bytes: packTiles(quantized.codes, quantized.scales, outDim, inDim),
-    scale: quantized.scale2,
-    inputScale: null,
-    error: relativeError(values, dequantizeNvfp4(quantized)),
-  };
-}
-
-/** The format of a weight in the engine folder: what is quantized already is kept, the rest follows the recipe. */
-export function chooseFormat(ck: Checkpoint, { weight, from }: WeightJob, recipe: Recipe): WeightFormat {
+export function packWeight(ck: Checkpoint, { from, format }: Place, sink: Sink): Packed {
   const stored = describeWeight(ck, from);
-  if (stored.kind === 'nvfp4') return 'nvfp4-tile';
-  if (stored.kind === 'fp8') return 'fp8';
-  const isMatrix = weight.linear || weight.name.endsWith('embed_tokens.weight');
-  if (!isMatrix) return 'f32';
-  const kept = keptLinears.test(weight.name) || (weight.shape[1] ?? 0) % nvfp4Block !== 0;
-  if (weight.linear && recipe === 'nvfp4' && !kept) return 'nvfp4-tile';
-  return stored.kind === 'plain' && ck.tensors.get(stored.tensor)?.dtype !== 'BF16' ? 'f32' : 'bf16';
-}
-
-/** A weight of the engine folder, and the checkpoint's weight that it is made from. */
-export interface WeightJob {
-  readonly weight: ExpectedWeight;
-  readonly from: ExpectedWeight;
-}
-
-export function packWeight(ck: Checkpoint, { from }: WeightJob, format: WeightFormat): PackedWeight {
-  const stored = describeWeight(ck, from);
-  const shape = from.shape as [number, number];
-  if (stored.kind === 'nvfp4') {
-    const bytes = packTiles(ck.read(stored.codes), ck.read(stored.scales), shape[0], shape[1]);
-    return { format, bytes, scale: stored.scale2, inputScale: stored.inputScale, error: 0 };
+  const [outDim = 1, ...rest] = from.shape;
+  const matrix: Matrix = [outDim, rest.reduce((product, dim) => product * dim, 1)];
+  if (stored.kind === 'nvfp4') return repackNvfp4(ck, stored, matrix, sink);
+  if (stored.kind === 'fp8') {
+    copy(ck, stored.tensor, sink);
+    return { scale: stored.scale, inputScale: stored.inputScale, error: 0 };
   }
-  if (stored.kind === 'fp8')
-    return {
-      format,
-      bytes: ck.read(stored.tensor),
-      scale: stored.scale,
-      inputScale: stored.inputScale,
-      error: 0,
-    };
-  const values = dequantize(ck, stored, shape);
-  if (format === 'nvfp4-tile') return asNvfp4(values, shape);
-  return format === 'bf16' ? asBf16(values) : asF32(values);
+  const bands = new Bands(ck, stored, matrix, from.name);
+  if (format === 'nvfp4-tile') return quantize(bands, sink);
+  if (format === 'f32') {
+    for (const values of bands) sink(bytesOfValues(values));
+    return lossless;
+  }
+  if (stored.kind !== 'plain') return roundToBf16(bands, sink);
+  copy(ck, stored.tensor, sink);
+  return lossless;
+}
+
+/** A weight's values band by band; a weight of one band is read once. */
+class Bands {
+  readonly inDim: number;
+  readonly #ck: Checkpoint;
+  readonly #stored: StoredWeight;
+  readonly #matrix: Matrix;
+  readonly #name: string;
+  #only: Float32Array | null = null;
+
+  constructor(ck: Checkpoint, stored: StoredWeight, matrix: Matrix, name: string) {
+    this.#ck = ck;
+    this.#stored = stored;
+    this.#matrix = matrix;
+    this.#name = name;
+    this.inDim = matrix[1];
+  }
+
+  *[Symbol.iterator](): Generator<Float32Array> {
+    for (const rows of bandsOf(this.#matrix)) yield this.#only ?? this.#read(rows);
+  }
+
+  #read(rows: RowRange): Float32Array {
+    const values = dequantizeRows(this.#ck, this.#stored, this.#matrix, rows);
+    const max = absMax(values);
+    if (!Number.isFinite(max))
+      throw new UserError(
+        'bad_checkpoint',
+        `tensor '${this.#name}' contains ${max}, expected finite values`,
+        {
+          param: this.#name,
+        },
+      );
+    if (rows.count === this.#matrix[0]) this.#only = values;
+    return values;
+  }
+}
+
+function* bandsOf([outDim, inDim]: Matrix): Generator<RowRange> {
+  const rows = Math.max(1, Math.floor(bandValues / inDim / tileRows)) * tileRows;
+  for (let from = 0; from < outDim; from += rows) yield { from, count: Math.min(rows, outDim - from) };
+}
+
+function quantize(bands: Bands, sink: Sink): Packed {
+  const { inDim } = bands;
+  let amax = 0;
+  for (const values of bands) amax = Math.max(amax, absMax(values));
+  const scale2 = tensorScale(amax, 'least-error');
+  const loss = new Loss();
+  for (const values of bands) {
+    const outDim = values.length / inDim;
+    const quantized = quantizeNvfp4(values, outDim, inDim, { choice: 'least-error', scale2 });
+    loss.add(values, dequantizeNvfp4(quantized));
+    sink(checkedTiles(quantized, [outDim, inDim]));
+  }
+  return { scale: scale2, inputScale: null, error: loss.relative };
+}
+
+function repackNvfp4(
+  ck: Checkpoint,
+  stored: StoredWeight & { kind: 'nvfp4' },
+  matrix: Matrix,
+  sink: Sink,
+): Packed {
+  const inDim = matrix[1];
+  for (const { from, count } of bandsOf(matrix)) {
+    const part = (per: number) => ({ from: (from * inDim) / per, bytes: (count * inDim) / per });
+    const codes = ck.read(stored.codes, part(2));
+    const scales = ck.read(stored.scales, part(nvfp4Block));
+    sink(checkedTiles({ codes, scales }, [count, inDim]));
+  }
+  return { scale: stored.scale2, inputScale: stored.inputScale, error: 0 };
+}
+
+/** Tiles that were unpacked again and compared. */
+function checkedTiles(
+  { codes, scales }: { codes: Uint8Array; scales: Uint8Array },
+  [outDim, inDim]: Matrix,
+): Uint8Array {
+  const tiles = packTiles(codes, scales, outDim, inDim);
+  const back = unpackTiles(tiles, outDim, inDim);
+  assert(
+    Buffer.compare(back.codes, codes) === 0 && Buffer.compare(back.scales, scales) === 0,
+    `tiles of [${outDim}, ${inDim}] unpack to what was packed`,
+  );
+  return tiles;
+}
+
+function roundToBf16(bands: Bands, sink: Sink): Packed {
+  const loss = new Loss();
+  for (const values of bands) {
+    const halves = new Uint16Array(values.length);
+    f32ToBf16(values, halves);
+    const back = new Float32Array(values.length);
+    bf16ToF32(halves, back);
+    loss.add(values, back);
+    sink(new Uint8Array(halves.buffer));
+  }
+  return { ...lossless, error: loss.relative };
+}
+
+function copy(ck: Checkpoint, name: string, sink: Sink): void {
+  const total = ck.tensors.get(name)?.bytes ?? 0;
+  for (let from = 0; from < total; from += 4 * bandValues)
+    sink(ck.read(name, { from, bytes: Math.min(4 * bandValues, total - from) }));
+}
+
+function bytesOfValues(values: Float32Array): Uint8Array {
+  return new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+}
+
+/** Sums what packing changed. */
+class Loss {
+  #difference = 0;
+  #size = 0;
+
+  add(source: Float32Array, packed: Float32Array): void {
+    for (let i = 0; i < source.length; i++) {
+      this.#difference += ((source[i] as number) - (packed[i] as number)) ** 2;
+      this.#size += (source[i] as number) ** 2;
+    }
+  }
+
+  get relative(): number {
+    return this.#size === 0 ? 0 : Math.sqrt(this.#difference / this.#size);
+  }
 }
