@@ -53,6 +53,15 @@ describe('engine folder', () => {
     );
   });
 
+  it('names weights without the prefix of the multimodal wrapper', () => {
+    const wrapped = new URL('../../test/golden/hybrid-rep1-tied-vl', import.meta.url).pathname;
+    expect([...openCheckpoint(wrapped).tensors.keys()].some((name) => /language_model/.test(name))).toBe(
+      true,
+    );
+    const names = [...build('wrapped', wrapped).weights.keys()];
+    expect(names.filter((name) => !/^(model\.(layers\.|norm|embed)|lm_head)/.test(name))).toEqual([]);
+  });
+
   it('keeps bf16 in the plain recipe without loss', () => {
     const { weights } = build('plain', untied, 'plain');
     expect([...weights.values()].every(({ error, format }) => error === 0 && format !== 'nvfp4-tile')).toBe(

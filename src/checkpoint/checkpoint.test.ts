@@ -61,13 +61,20 @@ describe('checkpoint folder', () => {
     expect(openCheckpoint(folder).eosTokenIds).toEqual([3, 7]);
   });
 
-  it('has as many tensors as the published 27B: 851, and 15 of MTP', () => {
+  it('has the tensors and parameters of the published 27B', () => {
     const config = parseConfig({
       model_type: 'qwen3_5_text',
+      hidden_size: 5120,
+      intermediate_size: 17_408,
       num_hidden_layers: 64,
+      num_attention_heads: 24,
       linear_num_value_heads: 48,
     });
-    expect([expectedWeights(config).length, expectedMtpWeights(config).length]).toEqual([851, 15]);
+    const size = (list: ExpectedWeight[]) =>
+      list.reduce((sum, { shape }) => sum + shape.reduce((product, dim) => product * dim, 1), 0);
+    const [model, mtp] = [expectedWeights(config), expectedMtpWeights(config)];
+    expect([model.length, mtp.length]).toEqual([851, 15]);
+    expect([size(model), size(mtp)]).toEqual([26_895_998_464, 424_699_392]);
   });
 
   it('reads shards, ignoring the vision tower and tensors of no interest', () => {
