@@ -1,0 +1,52 @@
+// AVX2 and FMA: a tile in two halves of 8 outputs. The biased table keeps products below 2^15, so maddubs never saturates.
+#include "kernels.h"
+#if defined(__AVX2__) && defined(__FMA__)
+#include <immintrin.h>
+#define VL 8
+#define NAME "avx2"
+#define FMA(a, b, c) ((vf)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
+#define FMA1(a, b, c) __builtin_fmaf(a, b, c)
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+namespace copse {
+namespace {
+typedef int32_t vi8 __attribute__((vector_size(32), aligned(4), may_alias));
+struct Tile {
+  __m256i w[2][4];
+  void decode(const uint8_t* data) {
+    const __m256i table = _mm256_broadcastsi128_si256(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    const __m256i low = _mm256_set1_epi8(15);
+    for (int half = 0; half < 2; ++half) {
+      const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data + 32 * half));
+      const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data + 64 + 32 * half));
+      w[half][0] = _mm256_shuffle_epi8(table, _mm256_and_si256(a, low));
+      w[half][1] = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(a, 4), low));
+      w[half][2] = _mm256_shuffle_epi8(table, _mm256_and_si256(b, low));
+      w[half][3] = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(b, 4), low));
+    }
+  }
+  void dot(vi8* out, const int8_t* x, int32_t start) const {
+    int32_t q[4];
+    memcpy(q, x, 16);
+    const __m256i ones = _mm256_set1_epi16(1);
+    for (int half = 0; half < 2; ++half) {
+      __m256i sum = _mm256_set1_epi32(start);
+      for (int i = 0; i < 4; ++i)
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(w[half][i], _mm256_set1_epi32(q[i])), ones));
+      out[half] = (vi8)sum;
+    }
+  }
+};
+#include "kernels_body.h"
+}  // namespace
+const KernelTable* avx2Kernels() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &table : nullptr;
+}
+}  // namespace copse
+#else
+namespace copse {
+const KernelTable* avx2Kernels() { return nullptr; }
+}
+#endif

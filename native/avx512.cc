@@ -1,0 +1,48 @@
+// AVX-512 with VNNI: one vector is the 16 outputs of a tile.
+#include "kernels.h"
+#if defined(__AVX512VNNI__)
+#include <immintrin.h>
+#define VL 16
+#define NAME "avx512-vnni"
+#define FMA(a, b, c) ((vf)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
+#define FMA1(a, b, c) __builtin_fmaf(a, b, c)
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+namespace copse {
+namespace {
+typedef int32_t vi16 __attribute__((vector_size(64), aligned(4), may_alias));
+// Codes of a tile as unsigned bytes 2 * e2m1 + 12.
+struct Tile {
+  __m512i w[4];
+  void decode(const uint8_t* data) {
+    const __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    const __m512i low = _mm512_set1_epi8(15);
+    const __m512i a = _mm512_loadu_si512(data), b = _mm512_loadu_si512(data + 64);
+    w[0] = _mm512_shuffle_epi8(table, _mm512_and_si512(a, low));
+    w[1] = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(a, 4), low));
+    w[2] = _mm512_shuffle_epi8(table, _mm512_and_si512(b, low));
+    w[3] = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(b, 4), low));
+  }
+  void dot(vi16* out, const int8_t* x, int32_t start) const {
+    int32_t q[4];
+    memcpy(q, x, 16);
+    __m512i sum = _mm512_set1_epi32(start);
+    for (int i = 0; i < 4; ++i) sum = _mm512_dpbusd_epi32(sum, w[i], _mm512_set1_epi32(q[i]));
+    out[0] = (vi16)sum;
+  }
+};
+#include "kernels_body.h"
+}  // namespace
+const KernelTable* avx512Kernels() {
+  const bool usable = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
+  return usable ? &table : nullptr;
+}
+}  // namespace copse
+#else
+namespace copse {
+const KernelTable* avx512Kernels() { return nullptr; }
+}
+#endif

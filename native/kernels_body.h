@@ -1,0 +1,603 @@
+// Bodies of all kernels over a vector of VL floats. The including file defines VL, FMA(a, b, c) = a * b + c rounded once (or the
+// same expression where the machine has no fused form) and dot16, and keeps everything in its own namespace.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "kernels.h"
+
+typedef float vf __attribute__((vector_size(VL * 4), aligned(4), may_alias));
+typedef int32_t vi __attribute__((vector_size(VL * 4), aligned(4), may_alias));
+typedef uint32_t vu __attribute__((vector_size(VL * 4), aligned(4), may_alias));
+typedef uint8_t vb __attribute__((vector_size(VL), aligned(1), may_alias));
+typedef uint16_t vh __attribute__((vector_size(VL * 2), aligned(1), may_alias));
+
+inline vf set(float x) {
+  vf v;
+  for (int i = 0; i < VL; ++i) v[i] = x;
+  return v;
+}
+inline vf load(const float* p) { return *reinterpret_cast<const vf*>(p); }
+inline void store(float* p, vf v) { *reinterpret_cast<vf*>(p) = v; }
+inline vf pick(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
+inline float sumOf(vf v) {
+  for (int width = VL / 2; width > 0; width /= 2)
+    for (int i = 0; i < width; ++i) v[i] += v[i + width];
+  return v[0];
+}
+
+// exp, relative error below 2e-7; 0 below -87.3.
+inline vf expv(vf x) {
+  const vf low = set(-87.3f), high = set(88.7f);
+  vi under = x < low;
+  vf clamped = pick(x > high, high, pick(under, low, x));
+  const vf magic = set(12582912.0f);
+  vf n = FMA(clamped, set(1.44269504088896341f), magic) - magic;
+  vf r = FMA(n, set(-0.693359375f), clamped);
+  r = FMA(n, set(2.12194440e-4f), r);
+  vf p = set(1.9875691500e-4f);
+  p = FMA(p, r, set(1.3981999507e-3f));
+  p = FMA(p, r, set(8.3334519073e-3f));
+  p = FMA(p, r, set(4.1665795894e-2f));
+  p = FMA(p, r, set(1.6666665459e-1f));
+  p = FMA(p, r, set(5.0000001201e-1f));
+  p = FMA(p, r * r, r) + set(1.0f);
+  vi exponent = (__builtin_convertvector(n, vi) + 127) << 23;
+  vf result = p * (vf)exponent;
+  return pick(under, set(0.0f), result);
+}
+inline float exp1(float x) {
+  vf v = expv(set(x));
+  return v[0];
+}
+inline vf sigmoidv(vf x) { return set(1.0f) / (set(1.0f) + expv(-x)); }
+
+inline vf fromE4m3(vb codes) {
+  vu bits = __builtin_convertvector(codes, vu);
+  vf size = (vf)((bits & 0x7f) << 20) * set(0x1p120f);
+  return (vf)((vu)size | ((bits & 0x80) << 24));
+}
+inline vf fromBf16(vh halves) { return (vf)(__builtin_convertvector(halves, vu) << 16); }
+
+inline float decode1(KvType type, const uint8_t* p) {
+  if (type == KvType::f32) {
+    float x;
+    memcpy(&x, p, 4);
+    return x;
+  }
+  if (type == KvType::bf16) {
+    uint16_t h;
+    memcpy(&h, p, 2);
+    uint32_t bits = uint32_t(h) << 16;
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+  }
+  uint32_t bits = uint32_t(*p & 0x7f) << 20;
+  float x;
+  memcpy(&x, &bits, 4);
+  return (*p & 0x80 ? -1.0f : 1.0f) * (x * 0x1p120f);
+}
+inline vf decodeV(KvType type, const uint8_t* p) {
+  if (type == KvType::f32) return load(reinterpret_cast<const float*>(p));
+  if (type == KvType::bf16) return fromBf16(*reinterpret_cast<const vh*>(p));
+  return fromE4m3(*reinterpret_cast<const vb*>(p));
+}
+inline void decodeMany(float* out, KvType type, const uint8_t* p, int count, float scale) {
+  const size_t bytes = type == KvType::fp8 ? 1 : type == KvType::bf16 ? 2 : 4;
+  int i = 0;
+  for (; i + VL <= count; i += VL) store(out + i, decodeV(type, p + i * bytes) * set(scale));
+  for (; i < count; ++i) out[i] = decode1(type, p + i * bytes) * scale;
+}
+inline KvType kvTypeOf(Format format) {
+  return format == Format::bf16 ? KvType::bf16 : format == Format::f32 ? KvType::f32 : KvType::fp8;
+}
+
+// ---- linear ------------------------------------------------------------------------------------------------
+
+static void quantize(const QuantBlock& block, const float* x, int inDim) {
+  const int tiles = inDim / 16;
+  for (int r = 0; r < block.rows; ++r) {
+    const float* row = x + size_t(r) * inDim;
+    for (int t = 0, g = 0; t < tiles; t += kGroupTiles, ++g) {
+      const int end = std::min(tiles, t + kGroupTiles);
+      vf most = set(0.0f);
+      for (int i = t * 16; i < end * 16; i += VL) {
+        vf v = load(row + i);
+        vf size = (vf)((vu)v & 0x7fffffff);
+        most = pick(size > most, size, most);
+      }
+      float amax = 0;
+      for (int i = 0; i < VL; ++i) amax = std::max(amax, most[i]);
+      block.scales[g * block.rows + r] = amax / 127.0f;
+      const float inverse = amax == 0 ? 0 : 127.0f / amax;
+      for (int tile = t; tile < end; ++tile) {
+        int8_t* codes = block.codes + (size_t(tile) * block.rows + r) * 16;
+        int sum = 0;
+        for (int i = 0; i < 16; i += VL) {
+          // Adding 1.5 * 2^23 rounds to nearest, ties to even.
+          vf shifted = load(row + tile * 16 + i) * set(inverse) + set(12582912.0f);
+          vi whole = (vi)shifted - 0x4b400000;
+          for (int j = 0; j < VL; ++j) {
+            codes[i + j] = int8_t(whole[j]);
+            sum += whole[j];
+          }
+        }
+        block.sums[size_t(tile) * block.rows + r] = -12 * sum;
+      }
+    }
+  }
+}
+
+template <int R>
+static void nvfp4Rows(float* out, size_t stride, const uint8_t* tiles, int tileCount, const QuantBlock& block, float scale, int outs) {
+  constexpr int parts = 16 / VL;
+  vf total[R][parts];
+  for (int r = 0; r < R; ++r)
+    for (int p = 0; p < parts; ++p) total[r][p] = set(0.0f);
+  for (int t = 0, g = 0; t < tileCount; t += kGroupTiles, ++g) {
+    const int end = std::min(tileCount, t + kGroupTiles);
+    vf partial[R][parts];
+    for (int r = 0; r < R; ++r)
+      for (int p = 0; p < parts; ++p) partial[r][p] = set(0.0f);
+    for (int tile = t; tile < end; ++tile) {
+      const uint8_t* data = tiles + size_t(tile) * kTileBytes;
+      Tile weights;
+      weights.decode(data);
+      vf blockScale[parts];
+      for (int p = 0; p < parts; ++p) blockScale[p] = fromE4m3(*reinterpret_cast<const vb*>(data + 128 + p * VL));
+      for (int r = 0; r < R; ++r) {
+        vi dots[parts];
+        weights.dot(dots, block.codes + (size_t(tile) * R + r) * 16, block.sums[size_t(tile) * R + r]);
+        for (int p = 0; p < parts; ++p) partial[r][p] = FMA(__builtin_convertvector(dots[p], vf), blockScale[p], partial[r][p]);
+      }
+    }
+    for (int r = 0; r < R; ++r)
+      for (int p = 0; p < parts; ++p) total[r][p] = FMA(partial[r][p], set(block.scales[g * R + r]), total[r][p]);
+  }
+  for (int r = 0; r < R; ++r) {
+    float buffer[16];
+    // Codes are doubled in the table: half of the tensor's scale.
+    for (int p = 0; p < parts; ++p) store(buffer + p * VL, total[r][p] * set(scale * 0.5f));
+    memcpy(out + r * stride, buffer, size_t(outs) * 4);
+  }
+}
+
+static void nvfp4(float* out, size_t stride, const uint8_t* tiles, int tileCount, const QuantBlock& block, float scale, int outs) {
+  using Fn = void (*)(float*, size_t, const uint8_t*, int, const QuantBlock&, float, int);
+  static const Fn byRows[] = {nullptr,      nvfp4Rows<1>, nvfp4Rows<2>, nvfp4Rows<3>,  nvfp4Rows<4>,  nvfp4Rows<5>, nvfp4Rows<6>,
+                              nvfp4Rows<7>, nvfp4Rows<8>, nvfp4Rows<9>, nvfp4Rows<10>, nvfp4Rows<11>, nvfp4Rows<12>};
+  byRows[block.rows](out, stride, tiles, tileCount, block, scale, outs);
+}
+
+template <int R>
+static void denseRow(float* out, size_t stride, const float* w, int inDim, const float* x, float scale) {
+  vf sums[R];
+  for (int r = 0; r < R; ++r) sums[r] = set(0.0f);
+  int i = 0;
+  for (; i + VL <= inDim; i += VL) {
+    const vf wv = load(w + i);
+    for (int r = 0; r < R; ++r) sums[r] = FMA(wv, load(x + size_t(r) * inDim + i), sums[r]);
+  }
+  for (int r = 0; r < R; ++r) {
+    float sum = sumOf(sums[r]);
+    for (int j = i; j < inDim; ++j) sum += w[j] * x[size_t(r) * inDim + j];
+    out[r * stride] = sum * scale;
+  }
+}
+
+static void decodeRow(float* out, Format format, const uint8_t* row, int dim, float scale) {
+  decodeMany(out, kvTypeOf(format), row, dim, scale);
+}
+
+static void dense(float* out, size_t stride, Format format, const uint8_t* w, int outs, int inDim, const float* x, int rows, float scale) {
+  static thread_local std::vector<float> panel;
+  panel.resize(inDim);
+  const size_t bytes = format == Format::f32 ? 4 : format == Format::bf16 ? 2 : 1;
+  for (int o = 0; o < outs; ++o) {
+    decodeMany(panel.data(), kvTypeOf(format), w + size_t(o) * inDim * bytes, inDim, 1.0f);
+    int r = 0;
+    for (; r + 4 <= rows; r += 4) denseRow<4>(out + r * stride + o, stride, panel.data(), inDim, x + size_t(r) * inDim, scale);
+    for (; r < rows; ++r) denseRow<1>(out + r * stride + o, stride, panel.data(), inDim, x + size_t(r) * inDim, scale);
+  }
+}
+
+// ---- rows ----------------------------------------------------------------------------------------------------
+
+inline float inverseRms(const float* x, int dim, float eps) {
+  vf sums = set(0.0f);
+  int i = 0;
+  for (; i + VL <= dim; i += VL) sums = FMA(load(x + i), load(x + i), sums);
+  float sum = sumOf(sums);
+  for (; i < dim; ++i) sum += x[i] * x[i];
+  return 1.0f / std::sqrt(sum / dim + eps);
+}
+
+static void rmsNorm(float* out, const float* x, const float* w, int dim, float eps) {
+  const float scale = inverseRms(x, dim, eps);
+  int i = 0;
+  for (; i + VL <= dim; i += VL) store(out + i, load(x + i) * set(scale) * (set(1.0f) + load(w + i)));
+  for (; i < dim; ++i) out[i] = x[i] * scale * (1.0f + w[i]);
+}
+
+// Elementwise kernels run whole vectors; the last one goes through a padded copy, so that every value takes the same path.
+template <class Body>
+inline void elementwise(float* out, const float* a, const float* b, size_t count, const Body& body) {
+  size_t i = 0;
+  for (; i + VL <= count; i += VL) store(out + i, body(load(a + i), load(b + i)));
+  if (i == count) return;
+  float x[VL] = {}, y[VL] = {}, z[VL];
+  memcpy(x, a + i, (count - i) * 4);
+  memcpy(y, b + i, (count - i) * 4);
+  store(z, body(load(x), load(y)));
+  memcpy(out + i, z, (count - i) * 4);
+}
+
+static void gatedRmsNorm(float* out, const float* x, const float* z, const float* w, int dim, float eps) {
+  const vf scale = set(inverseRms(x, dim, eps));
+  float normed[1024];
+  for (int from = 0; from < dim; from += 1024) {
+    const int count = std::min(1024, dim - from);
+    elementwise(normed, x + from, w + from, count, [&](vf a, vf b) { return a * scale * b; });
+    elementwise(out + from, normed, z + from, count, [](vf a, vf b) { return a * (b * sigmoidv(b)); });
+  }
+}
+static void add(float* x, const float* y, size_t count) {
+  elementwise(x, x, y, count, [](vf a, vf b) { return a + b; });
+}
+static void siluMul(float* out, const float* gate, const float* up, size_t count) {
+  elementwise(out, gate, up, count, [](vf g, vf u) { return g * sigmoidv(g) * u; });
+}
+static void sigmoidMul(float* out, const float* x, const float* gate, size_t count) {
+  elementwise(out, x, gate, count, [](vf a, vf g) { return a * sigmoidv(g); });
+}
+static float logSumExp(const float* x, int count) {
+  float most = x[0];
+  for (int i = 1; i < count; ++i) most = std::max(most, x[i]);
+  double sum = 0;
+  int i = 0;
+  for (; i + VL <= count; i += VL) sum += sumOf(expv(load(x + i) - set(most)));
+  for (; i < count; ++i) sum += exp1(x[i] - most);
+  return most + float(std::log(sum));
+}
+
+// ---- attention -----------------------------------------------------------------------------------------------
+
+// Running softmax of one query: its scaled vector, maximum, sum and output.
+struct Query {
+  const float* q;
+  float* out;
+  float most, sum;
+  int limit;  // positions it sees
+};
+
+// Q queries against one block of P keys (kt transposed [dim][pad], v [P][dimPad]); keys from each query's limit on are masked.
+template <int Q>
+static void attendBlock(Query* queries, const float* kt, const float* v, int from, int tokens, int pad, int dim, int dimPad, float scale, float* p) {
+  const int stride = pad + 1;  // probabilities of one query, then its fade
+  for (int c = 0; c < pad; c += VL) {
+    vf scores[Q];
+    for (int i = 0; i < Q; ++i) scores[i] = set(0.0f);
+    for (int d = 0; d < dim; ++d) {
+      const vf k = load(kt + d * pad + c);
+      for (int i = 0; i < Q; ++i) scores[i] = FMA(set(queries[i].q[d]), k, scores[i]);
+    }
+    for (int i = 0; i < Q; ++i) store(p + i * stride + c, scores[i] * set(scale));
+  }
+  for (int i = 0; i < Q; ++i) {
+    Query& query = queries[i];
+    float* row = p + i * stride;
+    const int seen = std::min(tokens, query.limit - from);
+    for (int j = std::max(seen, 0); j < pad; ++j) row[j] = -INFINITY;
+    float most = query.most;
+    for (int j = 0; j < seen; ++j) most = std::max(most, row[j]);
+    const float fade = query.most == -INFINITY ? 0.0f : exp1(query.most - most);
+    vf sums = set(0.0f);
+    for (int c = 0; c < pad; c += VL) {
+      vf e = expv(load(row + c) - set(most));
+      store(row + c, e);
+      sums += e;
+    }
+    query.sum = FMA1(query.sum, fade, sumOf(sums));
+    query.most = most;
+    row[pad] = fade;
+  }
+  for (int d = 0; d < dimPad; d += VL) {
+    vf acc[Q];
+    for (int i = 0; i < Q; ++i) acc[i] = load(queries[i].out + d) * set(p[i * stride + pad]);
+    for (int j = 0; j < tokens; ++j) {
+      const vf value = load(v + j * dimPad + d);
+      for (int i = 0; i < Q; ++i) acc[i] = FMA(set(p[i * stride + j]), value, acc[i]);
+    }
+    for (int i = 0; i < Q; ++i) store(queries[i].out + d, acc[i]);
+  }
+}
+
+struct AttentionScratch {
+  std::vector<float> kt, v, out, q, p, raw;
+  std::vector<Query> queries;
+};
+
+static void attention(const AttentionTask& t) {
+  static thread_local AttentionScratch s;
+  const KvLayout& kv = *t.kv;
+  const Segment& seg = *t.segment;
+  const int dim = kv.headDim, dimPad = padUp(dim), P = kv.pageTokens, pad = padUp(P), stride = pad + 1;
+  const int group = t.heads / kv.kvHeads;
+  const float scale = 1.0f / std::sqrt(float(dim));
+  s.kt.assign(size_t(dim) * pad, 0);
+  s.v.assign(size_t(P) * dimPad, 0);
+  s.raw.resize(std::max(dim, P));
+  const int rows = t.rowTo - t.rowFrom;
+  s.out.assign(size_t(rows) * group * dimPad, 0);
+  s.queries.resize(size_t(rows) * group);
+  s.p.resize(size_t(4) * stride);
+  std::vector<int> path(kv.maxNodes);
+  for (int i = 0; i < rows; ++i) {
+    const int row = t.rowFrom + i;
+    const int limit = row < seg.chainLen ? seg.ctxLen + row + 1
+                                         : seg.end() + pathTo(seg.nodeStart + row - seg.chainLen, seg.parents, path.data());
+    for (int h = 0; h < group; ++h) {
+      const int head = t.kvHead * group + h;
+      s.queries[i * group + h] = {t.q + (size_t(seg.firstRow + row) * t.heads + head) * dim,
+                                  s.out.data() + (size_t(i) * group + h) * dimPad, -INFINITY, 0.0f, limit};
+    }
+  }
+  // Keys and values of one block: page content below seg.end(), then the nodes of a path.
+  auto fill = [&](int block, const int* nodes, int nodeCount) {
+    const int from = block * P;
+    const int fromPage = std::max(0, std::min(P, seg.end() - from));
+    if (fromPage > 0) {
+      const int page = seg.pages[block];
+      const uint8_t* k = kv.block(page, t.layer, 0, t.kvHead);
+      const uint8_t* v = kv.block(page, t.layer, 1, t.kvHead);
+      for (int d = 0; d < dim; ++d) decodeMany(s.kt.data() + d * pad, kv.type, k + size_t(d) * P * kv.valueBytes, fromPage, t.kScale);
+      for (int j = 0; j < fromPage; ++j) decodeMany(s.v.data() + j * dimPad, kv.type, v + size_t(j) * dim * kv.valueBytes, dim, t.vScale);
+    }
+    int filled = fromPage;
+    for (int n = std::max(0, from - seg.end()); n < nodeCount && filled < P; ++n, ++filled) {
+      decodeMany(s.raw.data(), kv.type, kv.node(seg.slot, t.layer, 0, t.kvHead, nodes[n]), dim, t.kScale);
+      for (int d = 0; d < dim; ++d) s.kt[d * pad + filled] = s.raw[d];
+      decodeMany(s.v.data() + filled * dimPad, kv.type, kv.node(seg.slot, t.layer, 1, t.kvHead, nodes[n]), dim, t.vScale);
+    }
+    // Masked keys meet finite values only.
+    for (int j = filled; j < P; ++j) {
+      for (int d = 0; d < dim; ++d) s.kt[d * pad + j] = 0;
+      memset(s.v.data() + j * dimPad, 0, size_t(dimPad) * 4);
+    }
+  };
+  auto attend = [&](Query* queries, int count, int block) {
+    int i = 0;
+    for (; i + 4 <= count; i += 4) attendBlock<4>(queries + i, s.kt.data(), s.v.data(), block * P, P, pad, dim, dimPad, scale, s.p.data());
+    for (; i < count; ++i) attendBlock<1>(queries + i, s.kt.data(), s.v.data(), block * P, P, pad, dim, dimPad, scale, s.p.data());
+  };
+  // Chain rows and the blocks wholly below the nodes are shared; blocks with nodes are filled per row.
+  const int shared = seg.end() / P;
+  int most = 0;
+  for (const Query& query : s.queries) most = std::max(most, query.limit);
+  const int chainRows = std::max(0, std::min(seg.chainLen, t.rowTo) - t.rowFrom);
+  for (int block = 0; block * P < most; ++block) {
+    const bool whole = block < shared;
+    const int count = whole ? rows : chainRows;
+    int first = 0;
+    while (first < count && s.queries[size_t(first) * group].limit <= block * P) ++first;
+    if (first < count) {
+      fill(block, nullptr, 0);
+      attend(s.queries.data() + size_t(first) * group, (count - first) * group, block);
+    }
+    if (whole) continue;
+    for (int i = chainRows; i < rows; ++i) {
+      Query* query = s.queries.data() + size_t(i) * group;
+      if (query->limit <= block * P) continue;
+      const int count = pathTo(seg.nodeStart + t.rowFrom + i - seg.chainLen, seg.parents, path.data());
+      fill(block, path.data(), count);
+      attend(query, group, block);
+    }
+  }
+  for (int i = 0; i < rows; ++i)
+    for (int h = 0; h < group; ++h) {
+      const Query& query = s.queries[i * group + h];
+      float* out = t.out + (size_t(seg.firstRow + t.rowFrom + i) * t.heads + t.kvHead * group + h) * dim;
+      for (int d = 0; d < dim; ++d) out[d] = query.out[d] / query.sum;
+    }
+}
+
+// ---- gated delta net -----------------------------------------------------------------------------------------
+
+static void conv(const ConvTask& t) {
+  const StateLayout& s = *t.state;
+  const Segment& seg = *t.segment;
+  const int K = s.convKernel, C = s.channels, width = t.to - t.from;
+  float* window = s.layer(seg.slot, t.layer) + s.windowAt;
+  float* inputs = s.nodeLayer(seg.slot, t.layer) + s.nodeInputAt;
+  std::vector<float> taps(size_t(K) * width);
+  for (int c = 0; c < width; ++c)
+    for (int j = 0; j < K; ++j) taps[size_t(j) * width + c] = t.w[size_t(t.from + c) * K + j];
+  std::vector<int> path(std::max(1, s.maxNodes));
+  std::vector<const float*> sources(K);
+  std::vector<float> sums(width);
+  for (int row = 0; row < seg.rows(); ++row) {
+    const float* current = t.m + size_t(seg.firstRow + row) * C + t.from;
+    const bool onChain = row < seg.chainLen;
+    int count = 0;
+    if (!onChain) {
+      const int node = seg.nodeStart + row - seg.chainLen;
+      count = pathTo(node, seg.parents, path.data()) - 1;
+      memcpy(inputs + size_t(node) * C + t.from, current, size_t(width) * 4);
+    }
+    sources[K - 1] = current;
+    for (int back = 1; back < K; ++back) {
+      const float* source = back <= count ? inputs + size_t(path[count - back]) * C : window + size_t(K - 1 - (back - count)) * C;
+      sources[K - 1 - back] = source + t.from;
+    }
+    std::fill(sums.begin(), sums.end(), 0.0f);
+    for (int j = 0; j < K; ++j) {
+      const float* tap = taps.data() + size_t(j) * width;
+      const float* source = sources[j];
+      int c = 0;
+      for (; c + VL <= width; c += VL) store(sums.data() + c, FMA(load(tap + c), load(source + c), load(sums.data() + c)));
+      for (; c < width; ++c) sums[c] = FMA1(tap[c], source[c], sums[c]);
+    }
+    float* out = t.out + size_t(seg.firstRow + row) * C + t.from;
+    elementwise(out, sums.data(), sums.data(), width, [](vf a, vf) { return a * sigmoidv(a); });
+    if (onChain) {
+      for (int j = 0; j + 1 < K - 1; ++j) memcpy(window + size_t(j) * C + t.from, window + size_t(j + 1) * C + t.from, size_t(width) * 4);
+      if (K > 1) memcpy(window + size_t(K - 2) * C + t.from, current, size_t(width) * 4);
+    }
+  }
+}
+
+static void materialize(const StateLayout& s, float* layer, int keyHead, int multiple) {
+  const int C = s.chunk, ring = 2 * C;
+  const size_t size = size_t(s.keyDim) * s.valuePad;
+  std::vector<float> cums(padUp(C)), weights(padUp(C));
+  for (int vh = keyHead * s.rep; vh < (keyHead + 1) * s.rep; ++vh) {
+    const float* from = layer + ((size_t((multiple + 1) % 2)) * s.valueHeads + vh) * size;
+    float* to = layer + ((size_t(multiple % 2)) * s.valueHeads + vh) * size;
+    const float* gates = layer + s.gateAt + size_t(vh) * s.ringPad;
+    float cum = 0;
+    for (int i = 0; i < C; ++i) {
+      cum += gates[((multiple - 1) * C + i) % ring];
+      cums[i] = cum;
+    }
+    for (int i = 0; i < C; ++i) weights[i] = exp1(cum - cums[i]);
+    const vf decay = set(exp1(cum));
+    const float* errors = layer + s.errorAt + size_t(vh) * ring * s.valuePad;
+    for (int d = 0; d < s.keyDim; ++d) {
+      const float* keys = layer + s.keyAt + (size_t(keyHead) * s.keyDim + d) * s.ringPad;
+      for (int e = 0; e < s.valuePad; e += VL) {
+        vf acc = decay * load(from + size_t(d) * s.valuePad + e);
+        for (int i = 0; i < C; ++i) {
+          const int column = ((multiple - 1) * C + i) % ring;
+          acc = FMA(set(weights[i] * keys[column]), load(errors + size_t(column) * s.valuePad + e), acc);
+        }
+        store(to + size_t(d) * s.valuePad + e, acc);
+      }
+    }
+  }
+}
+
+struct DeltaScratch {
+  std::vector<float> q, k, kk, qk, nodeKk, nodeQk, predicted, o, fades;
+  std::vector<int> path;
+};
+
+inline void l2norm(float* out, const float* x, int dim, float scale) {
+  vf sums = set(0.0f);
+  int i = 0;
+  for (; i + VL <= dim; i += VL) sums = FMA(load(x + i), load(x + i), sums);
+  float sum = sumOf(sums);
+  for (; i < dim; ++i) sum += x[i] * x[i];
+  const float factor = scale / std::sqrt(sum + 1e-6f);
+  for (int j = 0; j < dim; ++j) out[j] = x[j] * factor;
+}
+
+// kk[c] = k . keys column c, qk[c] = q . keys column c
+inline void dots(float* kk, float* qk, const float* k, const float* q, const float* keys, int dim, int columns) {
+  for (int c = 0; c < columns; c += VL) {
+    vf a = set(0.0f), b = set(0.0f);
+    for (int d = 0; d < dim; ++d) {
+      const vf key = load(keys + size_t(d) * columns + c);
+      a = FMA(set(k[d]), key, a);
+      b = FMA(set(q[d]), key, b);
+    }
+    store(kk + c, a);
+    store(qk + c, b);
+  }
+}
+
+static void delta(const DeltaTask& t) {
+  static thread_local DeltaScratch w;
+  const StateLayout& s = *t.state;
+  const Segment& seg = *t.segment;
+  const int dk = s.keyDim, C = s.chunk, ring = 2 * C, vp = s.valuePad, kh = t.keyHead;
+  float* layer = s.layer(seg.slot, t.layer);
+  float* nodes = s.nodeLayer(seg.slot, t.layer);
+  float* ringKeys = layer + s.keyAt + size_t(kh) * dk * s.ringPad;
+  float* nodeKeys = nodes + size_t(kh) * dk * s.nodePad;
+  w.q.resize(dk);
+  w.k.resize(dk);
+  w.kk.resize(s.ringPad);
+  w.qk.resize(s.ringPad);
+  w.nodeKk.resize(s.nodePad);
+  w.nodeQk.resize(s.nodePad);
+  w.predicted.resize(vp);
+  w.o.resize(vp);
+  w.fades.resize(padUp(ring + s.maxNodes + 1));
+  w.path.resize(std::max(1, s.maxNodes));
+  for (int row = 0; row < seg.rows(); ++row) {
+    const bool onChain = row < seg.chainLen;
+    const int node = seg.nodeStart + row - seg.chainLen;
+    const int linear = seg.ctxLen + (onChain ? row : seg.chainLen);
+    const int depth = onChain ? 0 : pathTo(node, seg.parents, w.path.data());
+    const int position = onChain ? linear : linear + depth - 1;
+    const int base = s.base(position);
+    const int onRing = linear - base, ancestors = onRing + std::max(0, depth - 1);
+    const size_t r = size_t(seg.firstRow + row);
+    const float* qkv = t.qkv + r * s.channels;
+    l2norm(w.q.data(), qkv + size_t(kh) * dk, dk, 1.0f / std::sqrt(float(dk)));
+    l2norm(w.k.data(), qkv + size_t(s.keyHeads + kh) * dk, dk, 1.0f);
+    dots(w.kk.data(), w.qk.data(), w.k.data(), w.q.data(), ringKeys, dk, s.ringPad);
+    if (depth > 1) dots(w.nodeKk.data(), w.nodeQk.data(), w.k.data(), w.q.data(), nodeKeys, dk, s.nodePad);
+    float own = 0;
+    for (int d = 0; d < dk; ++d) own = FMA1(w.q[d], w.k[d], own);
+    for (int d = 0; d < dk; ++d) {
+      if (onChain) ringKeys[size_t(d) * s.ringPad + position % ring] = w.k[d];
+      else nodeKeys[size_t(d) * s.nodePad + node] = w.k[d];
+    }
+    for (int vh = kh * s.rep; vh < (kh + 1) * s.rep; ++vh) {
+      float* gates = layer + s.gateAt + size_t(vh) * s.ringPad;
+      float* errors = layer + s.errorAt + size_t(vh) * ring * vp;
+      float* nodeGates = nodes + s.nodeGateAt + size_t(vh) * s.nodePad;
+      float* nodeErrors = nodes + s.nodeErrorAt + size_t(vh) * s.maxNodes * vp;
+      const float av = t.a[r * s.valueHeads + vh] + t.dtBias[vh];
+      const float softplus = av > 20 ? av : std::log1p(exp1(av));
+      const float g = -exp1(t.aLog[vh]) * softplus;
+      const float beta = 1.0f / (1.0f + exp1(-t.b[r * s.valueHeads + vh]));
+      float cum = 0;
+      for (int j = 0; j < ancestors; ++j) {
+        cum += j < onRing ? gates[(base + j) % ring] : nodeGates[w.path[j - onRing]];
+        w.fades[j] = cum;
+      }
+      cum += g;
+      for (int j = 0; j < ancestors; j += VL) store(w.fades.data() + j, expv(set(cum) - load(w.fades.data() + j)));
+      const vf decay = set(exp1(cum));
+      const float* S = layer + (size_t((base / C) % 2) * s.valueHeads + vh) * dk * vp;
+      for (int e = 0; e < vp; e += VL) {
+        vf p = set(0.0f), o = set(0.0f);
+        for (int d = 0; d < dk; ++d) {
+          const vf state = load(S + size_t(d) * vp + e);
+          p = FMA(set(w.k[d]), state, p);
+          o = FMA(set(w.q[d]), state, o);
+        }
+        p = decay * p;
+        o = decay * o;
+        for (int j = 0; j < ancestors; ++j) {
+          const bool fromRing = j < onRing;
+          const int at = fromRing ? (base + j) % ring : w.path[j - onRing];
+          const vf error = load((fromRing ? errors : nodeErrors) + size_t(at) * vp + e);
+          const float fade = w.fades[j];
+          p = FMA(set(fade * (fromRing ? w.kk[at] : w.nodeKk[at])), error, p);
+          o = FMA(set(fade * (fromRing ? w.qk[at] : w.nodeQk[at])), error, o);
+        }
+        store(w.predicted.data() + e, p);
+        store(w.o.data() + e, o);
+      }
+      const float* v = qkv + size_t(2) * s.keyHeads * dk + size_t(vh) * s.valueDim;
+      float* error = onChain ? errors + size_t(position % ring) * vp : nodeErrors + size_t(node) * vp;
+      float* out = t.out + (r * s.valueHeads + vh) * s.valueDim;
+      for (int e = 0; e < s.valueDim; ++e) {
+        const float x = beta * (v[e] - w.predicted[e]);
+        error[e] = x;
+        out[e] = FMA1(own, x, w.o[e]);
+      }
+      if (onChain) gates[position % ring] = g;
+      else nodeGates[node] = g;
+    }
+    if (onChain && (position + 1) % C == 0) materialize(s, layer, kh, (position + 1) / C);
+  }
+}
+
+static const KernelTable table = {NAME,   quantize, nvfp4,      dense,     decodeRow, rmsNorm, gatedRmsNorm, add,
+                                  siluMul, sigmoidMul, attention, conv, delta,     materialize, logSumExp};

@@ -1,0 +1,1 @@
+export { openNative, tryNative } from './native.ts';
