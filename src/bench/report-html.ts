@@ -1,280 +1,265 @@
-/** `report.html`: one self-contained page for a person, drawn from `report.json`. */
+/** `report.html`: one self-contained page for a person, drawn from `report.json`. All text that a model or a server wrote is escaped. */
 import type { AccuracyEntry } from './accuracy.ts';
-import { type Chart, drawChart, type Point } from './charts.ts';
-import { duration, escapeHtml, number, page, percent, table } from './html.ts';
+import { chartColors, figure } from './charts.ts';
+import {
+  duration,
+  escapeHtml,
+  number,
+  page,
+  percent,
+  readable,
+  section,
+  type Tile,
+  table,
+  tiles,
+} from './html.ts';
 import type { BenchReport, TurnReport } from './report.ts';
 import { hasFigures, type MaybeSeries } from './series.ts';
+import type { ResultSummary } from './summary.ts';
+import { conversationsOf, turnCharts } from './turn-charts.ts';
 
-const green = '#3c8d63';
-const blue = '#4a7fb5';
-const amber = '#cf8f33';
-const shownTurns = 5;
+const shownTurns = 6;
 
 export function htmlReport(report: BenchReport): string {
-  const { machine, summary } = report;
+  const { summary, perTurn } = report;
   const body = [
-    `<h1>${escapeHtml(report.name)}</h1>`,
-    `<p class="sub">${escapeHtml(report.model)} at ${escapeHtml(report.endpoint)} · ${escapeHtml(machine.cpu)}, ${machine.cores} cores, ${machine.memoryGiB} GiB · ${escapeHtml(report.createdAt)}</p>`,
-    ...warnings(report),
-    `<div class="tiles">${tiles(report)}</div>`,
-    ...(report.perTurn.length === 0
+    header(report),
+    ...verdicts(report),
+    tiles(headline(report)),
+    ...(perTurn.length === 0
       ? []
-      : [`<h2>Charts</h2><div class="charts">${turnCharts(report).map(figure).join('')}</div>`]),
-    ...(summary === null ? [] : ['<h2>Figures</h2>', figuresTable(report)]),
+      : [section('Turn by turn', `<div class="charts">${turnCharts(report).map(figure).join('')}</div>`)]),
+    ...(summary === null ? [] : [section('Official figures', officialFigures(summary))]),
     ...report.entries.flatMap(accuracySection),
-    ...turnSections(report.perTurn),
-    '<footer>Measured by copse bench over HTTP with the rules of MLPerf Edge Agentic. Times are taken by the client; token counts use the tokenizer that was named; cached tokens are the server’s own count.</footer>',
+    ...(perTurn.length === 0 ? [] : [section('Conversations', conversationTable(perTurn))]),
+    ...turnSections(perTurn),
+    ...costSection(report),
+    footer(report),
   ];
   return page(`${report.name}: ${report.model}`, body.join('\n'));
 }
 
-function warnings({ interrupted, notRun, turns }: BenchReport): string[] {
-  return [
-    ...(interrupted ? ['The run was interrupted: figures cover what was answered.'] : []),
+function header(report: BenchReport): string {
+  const { name, model, endpoint, machine, createdAt, concurrency, turns, summary } = report;
+  const when = new Date(createdAt);
+  const facts = [
+    model,
+    endpoint,
+    ...(turns === null
+      ? []
+      : [`${number(turns.issued, 0)} turns in ${duration((summary?.duration_ns ?? 0) / 1e9)}`]),
+    `${machine.cpu}, ${machine.cores} cores, ${machine.memoryGiB} GiB`,
+    concurrency === 1 ? 'one conversation at a time' : `${concurrency} conversations at once`,
+    Number.isNaN(when.getTime()) ? createdAt : `${createdAt.slice(0, 16).replace('T', ' ')} UTC`,
+  ];
+  return `<header><span class="mark">copse bench · MLPerf Edge Agentic</span><h1>${escapeHtml(name)}</h1><ul class="meta">${facts.map((fact) => `<li>${escapeHtml(fact)}</li>`).join('')}</ul></header>`;
+}
+
+function verdicts({ interrupted, notRun, turns }: BenchReport): string[] {
+  const bad = [
+    ...(interrupted ? ['The run was interrupted: figures cover what was answered until then.'] : []),
     ...(turns !== null && turns.missing > 0
-      ? [`${turns.missing} turns have no answer: the run is not valid.`]
+      ? [`${turns.missing} of ${turns.issued} turns have no answer, so the run is not valid.`]
       : []),
     ...notRun.map((name) => `${name} was not run.`),
-  ].map((text) => `<p class="warn">${escapeHtml(text)}</p>`);
+  ];
+  return bad.map((text) => `<p class="warn">${escapeHtml(text)}</p>`);
 }
 
-function tiles({ summary, cache, iou, turns, entries }: BenchReport): string {
-  const tile = (value: string, label: string): string =>
-    `<div class="tile"><b>${value}</b><span>${label}</span></div>`;
-  const median = (series: MaybeSeries | undefined): number | null =>
-    series !== undefined && hasFigures(series) ? series.median / 1e6 : null;
+const medianMs = (series: MaybeSeries): number | null => (hasFigures(series) ? series.median / 1e6 : null);
+
+function headline({ summary, cache, iou, entries }: BenchReport): Tile[] {
   const bfcl = entries.find(({ breakdown }) => breakdown !== undefined)?.breakdown;
   return [
-    ...(summary === null
+    ...(summary === null ? [] : speedTiles(summary)),
+    ...(summary === null ? [] : [cacheTile(cache)]),
+    ...(iou === null ? [] : [{ value: number(iou, 4), label: 'IoU of programs', note: '1 = as recorded' }]),
+    ...(bfcl === undefined
       ? []
       : [
-          tile(number(turns?.issued ?? summary.n_samples_issued, 0), 'turns'),
-          tile(duration((summary.duration_ns ?? 0) / 1e9), 'in all'),
-          tile(`${number(median(summary.ttft))} ms`, 'TTFT, median'),
-          tile(`${number(median(summary.tpot), 2)} ms`, 'TPOT, median'),
-          tile(number(summary.tps), 'output tokens per second'),
-          tile(
-            cache === null ? '–' : percent(cache.share),
-            cache === null ? 'cached share: not reported by the server' : 'of prompt tokens cached',
-          ),
-          tile(number(iou, 4), 'IoU of executables'),
+          {
+            value: number(bfcl.overall_accuracy, 2),
+            unit: '%',
+            label: 'BFCL overall',
+            note: `${number(bfcl.normalized_single_turn_score, 2)} % normalised`,
+          },
         ]),
-    ...(bfcl === undefined ? [] : [tile(`${number(bfcl.overall_accuracy, 2)} %`, 'BFCL overall')]),
-  ].join('');
-}
-
-function figure(chart: Chart): string {
-  return `<figure><figcaption>${escapeHtml(chart.title)}</figcaption>${drawChart(chart)}</figure>`;
-}
-
-const pointsOf = (
-  turns: readonly TurnReport[],
-  x: (turn: TurnReport) => number | null,
-  y: (turn: TurnReport) => number | null,
-): Point[] =>
-  turns.flatMap((turn) => {
-    const [a, b] = [x(turn), y(turn)];
-    return a === null || b === null ? [] : [[a, b] as const];
-  });
-
-function turnCharts({ perTurn, cache }: BenchReport): Chart[] {
-  const context = (turn: TurnReport): number | null => turn.promptTokens ?? turn.inputTokens;
-  const order = new Map(perTurn.map((turn, i) => [turn, i + 1]));
-  const index = (turn: TurnReport): number => order.get(turn) ?? 0;
-  const charts: Chart[] = [
-    {
-      title: 'Time to first token against context length',
-      x: 'prompt tokens',
-      y: 'TTFT, ms',
-      lines: [
-        {
-          name: 'TTFT',
-          kind: 'scatter',
-          color: green,
-          points: pointsOf(perTurn, context, (turn) => turn.ttftMs),
-        },
-      ],
-    },
-    {
-      title: 'Latency per turn',
-      x: 'turn, in order of issue',
-      y: 'latency, ms',
-      lines: [
-        {
-          name: 'latency',
-          kind: 'scatter',
-          color: amber,
-          points: pointsOf(perTurn, index, (turn) => turn.latencyMs),
-        },
-      ],
-    },
-    percentileChart(perTurn),
-    iouChart(perTurn),
   ];
-  if (cache !== null) charts.splice(1, 0, cacheChart(perTurn, index));
-  const steps = pointsOf(perTurn, index, (turn) =>
-    turn.steps ? (turn.outputTokens ?? 0) / turn.steps : null,
-  );
-  if (steps.length > 0)
-    charts.push({
-      title: 'Output tokens per step',
-      x: 'turn, in order of issue',
-      y: 'tokens per step',
-      lines: [{ name: 'tokens per step', kind: 'scatter', color: blue, points: steps }],
-    });
-  return charts;
 }
 
-function cacheChart(perTurn: readonly TurnReport[], index: (turn: TurnReport) => number): Chart {
-  const computed = (turn: TurnReport): number | null =>
-    turn.promptTokens === null ? null : turn.promptTokens - (turn.cachedTokens ?? 0);
-  return {
-    title: 'Prompt tokens per turn: cached and computed',
-    x: 'turn, in order of issue',
-    y: 'tokens',
-    lines: [
-      {
-        name: 'cached',
-        kind: 'line',
-        color: green,
-        stack: 'prompt',
-        points: pointsOf(perTurn, index, (turn) => turn.cachedTokens),
-      },
-      {
-        name: 'computed',
-        kind: 'line',
-        color: amber,
-        stack: 'prompt',
-        points: pointsOf(perTurn, index, computed),
-      },
-    ],
-  };
+function speedTiles({ ttft, tpot, latency, tps }: ResultSummary): Tile[] {
+  const at = (series: MaybeSeries, p: string): string =>
+    hasFigures(series) ? `p99 ${readable((series.percentiles[p] ?? 0) / 1e6)} ms` : 'no values';
+  return [
+    { value: readable(tps), unit: 'tok/s', label: 'Output', note: 'over the whole phase' },
+    {
+      value: readable(medianMs(ttft)),
+      unit: 'ms',
+      label: 'Time to first token',
+      note: `median, ${at(ttft, '99.0')}`,
+    },
+    {
+      value: readable(medianMs(tpot)),
+      unit: 'ms',
+      label: 'Time per token',
+      note: `median, ${at(tpot, '99.0')}`,
+    },
+    {
+      value: readable(hasFigures(latency) ? latency.avg / 1e6 : null),
+      unit: 'ms',
+      label: 'Latency of a turn',
+      note: `mean: the SingleStream result`,
+    },
+  ];
 }
 
-function percentileChart(perTurn: readonly TurnReport[]): Chart {
-  const curve = (values: (number | null)[]): Point[] => {
-    const sorted = values.filter((value): value is number => value !== null).sort((a, b) => a - b);
-    return sorted.map((value, i) => [(100 * (i + 1)) / sorted.length, value] as const);
-  };
-  return {
-    title: 'Distribution of latency and TTFT',
-    x: 'percentile',
-    y: 'ms',
-    lines: [
-      { name: 'latency', kind: 'line', color: amber, points: curve(perTurn.map((turn) => turn.latencyMs)) },
-      { name: 'TTFT', kind: 'line', color: green, points: curve(perTurn.map((turn) => turn.ttftMs)) },
-    ],
-  };
+function cacheTile(cache: BenchReport['cache']): Tile {
+  if (cache === null) return { value: '–', label: 'Cached share', note: 'not reported by the server' };
+  const note = `of ${readable(cache.promptTokens / 1e6)} M prompt tokens`;
+  return { value: number(100 * cache.share, 2), unit: '%', label: 'From the cache', note };
 }
 
-function iouChart(perTurn: readonly TurnReport[]): Chart {
-  const names = [...new Set(perTurn.map(({ conversation }) => conversation))];
-  const means = names.map((name) => {
-    const scores = perTurn
-      .filter((turn) => turn.conversation === name && turn.iou !== null)
-      .map((turn) => turn.iou ?? 0);
-    return scores.length === 0 ? 0 : scores.reduce((a, b) => a + b, 0) / scores.length;
-  });
-  return {
-    title: 'IoU per conversation',
-    x: 'conversation',
-    y: 'mean IoU',
-    labels: names,
-    lines: [{ name: 'IoU', kind: 'bar', color: blue, points: means.map((value, i) => [i, value] as const) }],
-  };
-}
-
-function figuresTable({ summary }: BenchReport): string {
-  if (summary === null) return '';
+function officialFigures(summary: ResultSummary): string {
   const row = (name: string, series: MaybeSeries, unit: number, digits: number): string[] => {
-    if (!hasFigures(series)) return [name, ...new Array<string>(8).fill('–')];
+    if (!hasFigures(series)) return [name, ...new Array<string>(9).fill('–')];
+    const at = (p: string): number => (series.percentiles[p] ?? 0) / unit;
+    const estimate = series.early_stopping_percentiles?.['90.0'];
     const values = [
-      series.min,
-      series.median,
-      series.avg,
-      series.percentiles['90.0'],
-      series.percentiles['99.0'],
-      series.max,
-      series.std_dev,
+      series.min / unit,
+      series.median / unit,
+      series.avg / unit,
+      at('90.0'),
+      at('99.0'),
+      series.max / unit,
     ];
     return [
       name,
-      ...values.map((value) => number((value ?? 0) / unit, digits)),
+      ...values.map((value) => number(value, digits)),
+      number(series.std_dev / unit, digits),
+      estimate === undefined || estimate === null ? '–' : number(estimate / unit, digits),
       number(series.total / unit, 0),
     ];
   };
   const rows = [
-    row('TTFT, ms', summary.ttft, 1e6, 1),
-    row('TPOT, ms', summary.tpot, 1e6, 2),
-    row('Latency, ms', summary.latency, 1e6, 1),
+    row('TTFT, ms', summary.ttft, 1e6, 2),
+    row('TPOT, ms', summary.tpot, 1e6, 3),
+    row('Latency, ms', summary.latency, 1e6, 2),
     row('Input, tokens', summary.input_sequence_lengths, 1, 0),
     row('Output, tokens', summary.output_sequence_lengths, 1, 0),
   ];
+  const head = ['', 'min', 'median', 'mean', 'p90', 'p99', 'max', 'std dev', 'p90 estimate', 'total'];
   const reasons = Object.entries(summary.finish_reason_counts).filter(([, count]) => count > 0);
   const counts = [
-    [
-      'Issued, completed, failed',
-      `${summary.n_samples_issued}, ${summary.n_samples_completed}, ${summary.n_samples_failed}`,
-    ],
-    ['Queries per second', number(summary.qps, 3)],
-    ['Output tokens per second', number(summary.tps, 2)],
-    ...reasons.map(([reason, count]) => [`Finished by ${reason}`, number(count, 0)]),
+    { value: number(summary.n_samples_issued, 0), label: 'Samples issued' },
+    { value: number(summary.n_samples_completed, 0), label: 'Samples completed' },
+    { value: number(summary.n_samples_failed, 0), label: 'Samples failed' },
+    { value: readable(summary.qps), label: 'Queries per second' },
+    ...reasons.map(([reason, count]) => ({ value: number(count, 0), label: `Finished by ${reason}` })),
   ];
-  return `${table(['', 'min', 'median', 'mean', 'p90', 'p99', 'max', 'std dev', 'total'], rows)}<br>${table(['', ''], counts)}`;
+  return `${table(head, rows)}${tiles(counts)}`;
 }
 
 function accuracySection({ dataset_name, breakdown, response_counts }: AccuracyEntry): string[] {
   if (breakdown === undefined) return [];
   const subsets = Object.entries(breakdown.subset_scores);
-  const chart: Chart = {
-    title: 'Accuracy per subset',
-    x: 'subset',
-    y: '%',
-    labels: subsets.map(([name]) => name),
-    lines: [
-      {
-        name: 'accuracy',
-        kind: 'bar',
-        color: green,
-        points: subsets.map(([, value], i) => [i, value] as const),
-      },
-    ],
-  };
+  const share = (value: number): string => `${number(value, 2)} %`;
   const rows = [
-    ['Overall', `${number(breakdown.overall_accuracy, 2)} %`],
-    ['Normalised single turn', `${number(breakdown.normalized_single_turn_score, 2)} %`],
-    ...Object.entries(breakdown.category_scores).map(([name, value]) => [
-      escapeHtml(name),
-      `${number(value, 2)} %`,
-    ]),
-    [
-      'Answered, empty, missing',
-      `${response_counts?.scored ?? 0}, ${response_counts?.empty ?? 0}, ${response_counts?.missing ?? 0}`,
-    ],
+    ['Overall', share(breakdown.overall_accuracy)],
+    ['Normalised single turn', share(breakdown.normalized_single_turn_score)],
+    ...Object.entries(breakdown.category_scores).map(([name, value]) => [escapeHtml(name), share(value)]),
+    ['Answered', number(response_counts?.scored, 0)],
+    ['Empty', number(response_counts?.empty, 0)],
+    ['Missing', number(response_counts?.missing, 0)],
   ];
-  return [
-    `<h2>${escapeHtml(dataset_name)}</h2>`,
-    table(['', ''], rows),
-    `<br><div class="charts">${figure(chart)}</div>`,
-  ];
+  const chart = figure({
+    type: 'bars',
+    title: 'Accuracy per subset',
+    note: 'Percent of samples that pass.',
+    unit: ' %',
+    max: 100,
+    series: [{ name: 'accuracy', color: chartColors.green }],
+    bars: subsets.map(([name, value]) => ({ name, values: [value] })),
+  });
+  return [section(dataset_name, `<div class="charts"><div>${table([], rows)}</div>${chart}</div>`)];
+}
+
+function conversationTable(perTurn: readonly TurnReport[]): string {
+  const rows = conversationsOf(perTurn).map(({ name, turns, iou, latencyMs, ttftMs, cachedShare }) => [
+    escapeHtml(name),
+    number(turns, 0),
+    readable(ttftMs),
+    readable(latencyMs),
+    percent(cachedShare),
+    number(iou, 3),
+  ]);
+  return table(['', 'turns', 'TTFT, mean ms', 'latency, mean ms', 'cached', 'IoU'], rows);
 }
 
 function turnSections(perTurn: readonly TurnReport[]): string[] {
   if (perTurn.length === 0) return [];
-  const slowest = [...perTurn].sort((a, b) => (b.latencyMs ?? 0) - (a.latencyMs ?? 0)).slice(0, shownTurns);
-  const worst = perTurn
-    .filter((turn) => turn.iou !== null)
-    .sort((a, b) => (a.iou ?? 0) - (b.iou ?? 0))
-    .slice(0, shownTurns);
+  const answered = perTurn.filter(({ latencyMs, error }) => latencyMs !== null && error === null);
+  const slowest = [...answered].sort((a, b) => (b.latencyMs ?? 0) - (a.latencyMs ?? 0));
+  const worst = answered.filter(({ iou }) => iou !== null).sort((a, b) => (a.iou ?? 0) - (b.iou ?? 0));
+  const failed = perTurn.filter(({ error }) => error !== null);
+  const fold = (turns: readonly TurnReport[]): string => turns.slice(0, shownTurns).map(foldedTurn).join('');
   return [
-    '<h2>Slowest turns</h2>',
-    ...slowest.map(foldedTurn),
-    '<h2>Worst turns by IoU</h2>',
-    ...worst.map(foldedTurn),
+    ...(failed.length === 0 ? [] : [section(`Failed turns (${failed.length})`, fold(failed))]),
+    ...(slowest.length === 0 ? [] : [section('Slowest turns', fold(slowest))]),
+    ...(worst.length === 0 ? [] : [section('Turns least like the recording', fold(worst))]),
   ];
 }
 
 function foldedTurn(turn: TurnReport): string {
-  const head = `${escapeHtml(turn.conversation)}, turn ${turn.turn}: ${number(turn.latencyMs)} ms, TTFT ${number(turn.ttftMs)} ms, IoU ${number(turn.iou, 2)}${turn.error === null ? '' : `, ${escapeHtml(turn.error)}`}`;
-  return `<details><summary>${head}</summary><p>Recorded</p><pre>${escapeHtml(turn.expected)}</pre><p>Answered</p><pre>${escapeHtml(turn.answer)}</pre></details>`;
+  const facts = [
+    `${readable(turn.latencyMs)} ms`,
+    `TTFT ${readable(turn.ttftMs)} ms`,
+    `IoU ${number(turn.iou, 2)}`,
+    `${number(turn.inputTokens ?? turn.promptTokens, 0)} tokens in`,
+    `${number(turn.outputTokens, 0)} out`,
+  ];
+  const answer = turn.error === null ? commandsOf(turn.answer) : turn.error;
+  const block = (title: string, text: string): string =>
+    `<div><h4>${title}</h4><pre>${escapeHtml(text === '' ? '(nothing)' : text)}</pre></div>`;
+  return `<details><summary><b>${escapeHtml(turn.conversation)}, turn ${turn.turn}</b>${facts.map((fact) => `<span>${escapeHtml(fact)}</span>`).join('')}</summary><div class="pair">${block('Recorded', commandsOf(turn.expected))}${block(turn.error === null ? 'Answered' : 'Failed', answer)}</div></details>`;
+}
+
+/** Text with its tool calls as one reads them: the command of a shell call, name and arguments of another. */
+function commandsOf(text: string): string {
+  const start = text.startsWith('[{') ? 0 : text.indexOf('\n[{') + 1;
+  if (!text.startsWith('[{', start)) return text;
+  try {
+    const calls = JSON.parse(text.slice(start)) as { function?: { name?: string; arguments?: unknown } }[];
+    return [...(start === 0 ? [] : [text.slice(0, start - 1)]), ...calls.map(callText)].join('\n\n');
+  } catch {
+    return text;
+  }
+}
+
+function callText({ function: fn }: { function?: { name?: string; arguments?: unknown } }): string {
+  const raw = typeof fn?.arguments === 'string' ? fn.arguments : JSON.stringify(fn?.arguments ?? null);
+  try {
+    const { command } = JSON.parse(raw) as { command?: unknown };
+    if (fn?.name === 'bash' && typeof command === 'string') return `$ ${command}`;
+  } catch {
+    // Not JSON: shown as it is.
+  }
+  return `${fn?.name ?? '(no name)'}(${raw})`;
+}
+
+function costSection({ cost }: BenchReport): string[] {
+  if (cost.length === 0) return [];
+  const rows = cost.map(({ name, value, unit, basis }) => [
+    escapeHtml(name),
+    `${readable(value)} ${escapeHtml(unit)}`,
+    `<span class="dim wrap">${escapeHtml(basis)}</span>`,
+  ]);
+  return [section('Energy and cost', table(['', '', 'assumes'], rows, [2]))];
+}
+
+function footer({ cache }: BenchReport): string {
+  const reading =
+    cache !== null && cache.readingMs > 0
+      ? ` Reading the server’s metrics page between turns took ${number(cache.readingMs / 1000, 2)} s of the duration and is in no turn’s latency.`
+      : '';
+  return `<footer><p>Times are taken by the client, from the request to the first piece of an answer (TTFT) and to its end (latency). Lengths are counted with the tokenizer that the run names. Cached tokens are the server’s own count.${reading} IoU compares the programs that the model’s commands run with those of the recording, as multisets. The p90 estimate holds with 99 % confidence.</p></footer>`;
 }
