@@ -6,6 +6,13 @@
 #define NAME "avx2"
 #define FMA(a, b, c) ((vf)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
 #define FMA1(a, b, c) __builtin_fmaf(a, b, c)
+#define BLOCK_VECTORS 2
+#define SET(x) ((vf)_mm256_set1_ps(x))
+#define MIN(a, b) ((vf)_mm256_min_ps((__m256)(a), (__m256)(b)))
+#define MAX(a, b) ((vf)_mm256_max_ps((__m256)(a), (__m256)(b)))
+#define ZERO_BELOW(r, x, low) ((vf)_mm256_and_ps(_mm256_cmp_ps((__m256)(x), (__m256)(low), _CMP_GE_OQ), (__m256)(r)))
+#define BYTES_TO_INTS(p) ((vu)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))))
+#define HALVES_TO_INTS(p) ((vu)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))
 #include <algorithm>
 #include <cmath>
 #include <cstring>

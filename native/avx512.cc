@@ -6,6 +6,13 @@
 #define NAME "avx512-vnni"
 #define FMA(a, b, c) ((vf)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #define FMA1(a, b, c) __builtin_fmaf(a, b, c)
+#define BLOCK_VECTORS 2
+#define SET(x) ((vf)_mm512_set1_ps(x))
+#define MIN(a, b) ((vf)_mm512_min_ps((__m512)(a), (__m512)(b)))
+#define MAX(a, b) ((vf)_mm512_max_ps((__m512)(a), (__m512)(b)))
+#define ZERO_BELOW(r, x, low) ((vf)_mm512_maskz_mov_ps(_mm512_cmp_ps_mask((__m512)(x), (__m512)(low), _CMP_GE_OQ), (__m512)(r)))
+#define BYTES_TO_INTS(p) ((vu)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))
+#define HALVES_TO_INTS(p) ((vu)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))))
 #include <algorithm>
 #include <cmath>
 #include <cstring>

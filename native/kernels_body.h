@@ -13,11 +13,7 @@ typedef uint32_t vu __attribute__((vector_size(VL * 4), aligned(4), may_alias));
 typedef uint8_t vb __attribute__((vector_size(VL), aligned(1), may_alias));
 typedef uint16_t vh __attribute__((vector_size(VL * 2), aligned(1), may_alias));
 
-inline vf set(float x) {
-  vf v;
-  for (int i = 0; i < VL; ++i) v[i] = x;
-  return v;
-}
+inline vf set(float x) { return SET(x); }
 inline vf load(const float* p) { return *reinterpret_cast<const vf*>(p); }
 inline void store(float* p, vf v) { *reinterpret_cast<vf*>(p) = v; }
 inline vf pick(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
@@ -29,9 +25,8 @@ inline float sumOf(vf v) {
 
 // exp, relative error below 2e-7; 0 below -87.3.
 inline vf expv(vf x) {
-  const vf low = set(-87.3f), high = set(88.7f);
-  vi under = x < low;
-  vf clamped = pick(x > high, high, pick(under, low, x));
+  const vf low = set(-87.3f);
+  const vf clamped = MAX(MIN(x, set(88.7f)), low);
   const vf magic = set(12582912.0f);
   vf n = FMA(clamped, set(1.44269504088896341f), magic) - magic;
   vf r = FMA(n, set(-0.693359375f), clamped);
@@ -44,8 +39,7 @@ inline vf expv(vf x) {
   p = FMA(p, r, set(5.0000001201e-1f));
   p = FMA(p, r * r, r) + set(1.0f);
   vi exponent = (__builtin_convertvector(n, vi) + 127) << 23;
-  vf result = p * (vf)exponent;
-  return pick(under, set(0.0f), result);
+  return ZERO_BELOW(p * (vf)exponent, x, low);
 }
 inline float exp1(float x) {
   vf v = expv(set(x));
@@ -53,12 +47,12 @@ inline float exp1(float x) {
 }
 inline vf sigmoidv(vf x) { return set(1.0f) / (set(1.0f) + expv(-x)); }
 
-inline vf fromE4m3(vb codes) {
-  vu bits = __builtin_convertvector(codes, vu);
+inline vf fromE4m3(const uint8_t* codes) {
+  const vu bits = BYTES_TO_INTS(codes);
   vf size = (vf)((bits & 0x7f) << 20) * set(0x1p120f);
   return (vf)((vu)size | ((bits & 0x80) << 24));
 }
-inline vf fromBf16(vh halves) { return (vf)(__builtin_convertvector(halves, vu) << 16); }
+inline vf fromBf16(const uint8_t* halves) { return (vf)(HALVES_TO_INTS(halves) << 16); }
 
 inline float decode1(KvType type, const uint8_t* p) {
   if (type == KvType::f32) {
@@ -81,8 +75,8 @@ inline float decode1(KvType type, const uint8_t* p) {
 }
 inline vf decodeV(KvType type, const uint8_t* p) {
   if (type == KvType::f32) return load(reinterpret_cast<const float*>(p));
-  if (type == KvType::bf16) return fromBf16(*reinterpret_cast<const vh*>(p));
-  return fromE4m3(*reinterpret_cast<const vb*>(p));
+  if (type == KvType::bf16) return fromBf16(p);
+  return fromE4m3(p);
 }
 inline void decodeMany(float* out, KvType type, const uint8_t* p, int count, float scale) {
   const size_t bytes = type == KvType::fp8 ? 1 : type == KvType::bf16 ? 2 : 4;
@@ -105,8 +99,7 @@ static void quantize(const QuantBlock& block, const float* x, int inDim) {
       vf most = set(0.0f);
       for (int i = t * 16; i < end * 16; i += VL) {
         vf v = load(row + i);
-        vf size = (vf)((vu)v & 0x7fffffff);
-        most = pick(size > most, size, most);
+        most = MAX((vf)((vu)v & 0x7fffffff), most);
       }
       float amax = 0;
       for (int i = 0; i < VL; ++i) amax = std::max(amax, most[i]);
@@ -146,7 +139,7 @@ static void nvfp4Rows(float* out, size_t stride, const uint8_t* tiles, int tileC
       Tile weights;
       weights.decode(data);
       vf blockScale[parts];
-      for (int p = 0; p < parts; ++p) blockScale[p] = fromE4m3(*reinterpret_cast<const vb*>(data + 128 + p * VL));
+      for (int p = 0; p < parts; ++p) blockScale[p] = fromE4m3(data + 128 + p * VL);
       for (int r = 0; r < R; ++r) {
         vi dots[parts];
         weights.dot(dots, block.codes + (size_t(tile) * R + r) * 16, block.sums[size_t(tile) * R + r]);
@@ -272,46 +265,77 @@ struct Query {
   int limit;  // positions it sees
 };
 
-// Q queries against one block of P keys (kt transposed [dim][pad], v [P][dimPad]); keys from each query's limit on are masked.
-template <int Q>
-static void attendBlock(Query* queries, const float* kt, const float* v, int from, int tokens, int pad, int dim, int dimPad, float scale, float* p) {
-  const int stride = pad + 1;  // probabilities of one query, then its fade
-  for (int c = 0; c < pad; c += VL) {
-    vf scores[Q];
-    for (int i = 0; i < Q; ++i) scores[i] = set(0.0f);
-    for (int d = 0; d < dim; ++d) {
-      const vf k = load(kt + d * pad + c);
-      for (int i = 0; i < Q; ++i) scores[i] = FMA(set(queries[i].q[d]), k, scores[i]);
+// out[i][0..V vectors) = sum over n of a[i][n] * rows[n][..]: the two products of attention, Q of them side by side.
+template <int Q, int V>
+inline void products(vf (&sums)[Q][V], const float* const* a, const float* rows, int n, int stride) {
+  for (int k = 0; k < n; ++k) {
+    vf row[V];
+    for (int v = 0; v < V; ++v) row[v] = load(rows + size_t(k) * stride + v * VL);
+    for (int i = 0; i < Q; ++i) {
+      const vf factor = set(a[i][k]);
+      for (int v = 0; v < V; ++v) sums[i][v] = FMA(factor, row[v], sums[i][v]);
     }
-    for (int i = 0; i < Q; ++i) store(p + i * stride + c, scores[i] * set(scale));
   }
+}
+
+template <int Q, int V>
+static void scoreColumns(Query* queries, const float* kt, int c, int pad, int dim, float scale, float* p, int stride) {
+  vf sums[Q][V];
+  const float* q[Q];
+  for (int i = 0; i < Q; ++i) {
+    q[i] = queries[i].q;
+    for (int v = 0; v < V; ++v) sums[i][v] = set(0.0f);
+  }
+  products<Q, V>(sums, q, kt + c, dim, pad);
+  for (int i = 0; i < Q; ++i)
+    for (int v = 0; v < V; ++v) store(p + i * stride + c + v * VL, sums[i][v] * set(scale));
+}
+
+template <int Q, int V>
+static void valueColumns(Query* queries, const float* values, int d, int tokens, int dimPad, const float* p, int stride, int pad) {
+  vf sums[Q][V];
+  const float* weights[Q];
+  for (int i = 0; i < Q; ++i) {
+    weights[i] = p + i * stride;
+    for (int v = 0; v < V; ++v) sums[i][v] = load(queries[i].out + d + v * VL) * set(p[i * stride + pad]);
+  }
+  products<Q, V>(sums, weights, values + d, tokens, dimPad);
+  for (int i = 0; i < Q; ++i)
+    for (int v = 0; v < V; ++v) store(queries[i].out + d + v * VL, sums[i][v]);
+}
+
+// Q queries against one block of keys (kt transposed [dim][pad], values [tokens][dimPad]); keys from each query's limit on
+// are masked.
+template <int Q>
+static void attendBlock(Query* queries, const float* kt, const float* values, int from, int tokens, int pad, int dim, int dimPad, float scale, float* p) {
+  const int stride = pad + 1;  // probabilities of one query, then its fade
+  constexpr int V = BLOCK_VECTORS;
+  int c = 0;
+  for (; c + V * VL <= pad; c += V * VL) scoreColumns<Q, V>(queries, kt, c, pad, dim, scale, p, stride);
+  for (; c < pad; c += VL) scoreColumns<Q, 1>(queries, kt, c, pad, dim, scale, p, stride);
   for (int i = 0; i < Q; ++i) {
     Query& query = queries[i];
     float* row = p + i * stride;
     const int seen = std::min(tokens, query.limit - from);
     for (int j = std::max(seen, 0); j < pad; ++j) row[j] = -INFINITY;
-    float most = query.most;
-    for (int j = 0; j < seen; ++j) most = std::max(most, row[j]);
+    vf highest = set(query.most);
+    for (int k = 0; k < pad; k += VL) highest = MAX(load(row + k), highest);
+    float most = highest[0];
+    for (int k = 1; k < VL; ++k) most = std::max(most, highest[k]);
     const float fade = query.most == -INFINITY ? 0.0f : exp1(query.most - most);
     vf sums = set(0.0f);
-    for (int c = 0; c < pad; c += VL) {
-      vf e = expv(load(row + c) - set(most));
-      store(row + c, e);
+    for (int k = 0; k < pad; k += VL) {
+      const vf e = expv(load(row + k) - set(most));
+      store(row + k, e);
       sums += e;
     }
     query.sum = FMA1(query.sum, fade, sumOf(sums));
     query.most = most;
     row[pad] = fade;
   }
-  for (int d = 0; d < dimPad; d += VL) {
-    vf acc[Q];
-    for (int i = 0; i < Q; ++i) acc[i] = load(queries[i].out + d) * set(p[i * stride + pad]);
-    for (int j = 0; j < tokens; ++j) {
-      const vf value = load(v + j * dimPad + d);
-      for (int i = 0; i < Q; ++i) acc[i] = FMA(set(p[i * stride + j]), value, acc[i]);
-    }
-    for (int i = 0; i < Q; ++i) store(queries[i].out + d, acc[i]);
-  }
+  int d = 0;
+  for (; d + V * VL <= dimPad; d += V * VL) valueColumns<Q, V>(queries, values, d, tokens, dimPad, p, stride, pad);
+  for (; d < dimPad; d += VL) valueColumns<Q, 1>(queries, values, d, tokens, dimPad, p, stride, pad);
 }
 
 struct AttentionScratch {
@@ -370,6 +394,7 @@ static void attention(const AttentionTask& t) {
   auto attend = [&](Query* queries, int count, int block) {
     int i = 0;
     for (; i + 4 <= count; i += 4) attendBlock<4>(queries + i, s.kt.data(), s.v.data(), block * P, P, pad, dim, dimPad, scale, s.p.data());
+    for (; i + 2 <= count; i += 2) attendBlock<2>(queries + i, s.kt.data(), s.v.data(), block * P, P, pad, dim, dimPad, scale, s.p.data());
     for (; i < count; ++i) attendBlock<1>(queries + i, s.kt.data(), s.v.data(), block * P, P, pad, dim, dimPad, scale, s.p.data());
   };
   // Chain rows and the blocks wholly below the nodes are shared; blocks with nodes are filled per row.
@@ -451,7 +476,7 @@ static void conv(const ConvTask& t) {
 static void materialize(const StateLayout& s, float* layer, int keyHead, int multiple) {
   const int C = s.chunk, ring = 2 * C;
   const size_t size = size_t(s.keyDim) * s.valuePad;
-  std::vector<float> cums(padUp(C)), weights(padUp(C));
+  std::vector<float> cums(C), weights(C), factors(C);
   for (int vh = keyHead * s.rep; vh < (keyHead + 1) * s.rep; ++vh) {
     const float* from = layer + ((size_t((multiple + 1) % 2)) * s.valueHeads + vh) * size;
     float* to = layer + ((size_t(multiple % 2)) * s.valueHeads + vh) * size;
@@ -466,21 +491,27 @@ static void materialize(const StateLayout& s, float* layer, int keyHead, int mul
     const float* errors = layer + s.errorAt + size_t(vh) * ring * s.valuePad;
     for (int d = 0; d < s.keyDim; ++d) {
       const float* keys = layer + s.keyAt + (size_t(keyHead) * s.keyDim + d) * s.ringPad;
+      const int first = (multiple - 1) * C % ring;
+      for (int i = 0; i < C; ++i) factors[i] = weights[i] * keys[first + i];
       for (int e = 0; e < s.valuePad; e += VL) {
         vf acc = decay * load(from + size_t(d) * s.valuePad + e);
-        for (int i = 0; i < C; ++i) {
-          const int column = ((multiple - 1) * C + i) % ring;
-          acc = FMA(set(weights[i] * keys[column]), load(errors + size_t(column) * s.valuePad + e), acc);
-        }
+        for (int i = 0; i < C; ++i) acc = FMA(set(factors[i]), load(errors + size_t(first + i) * s.valuePad + e), acc);
         store(to + size_t(d) * s.valuePad + e, acc);
       }
     }
   }
 }
 
+// One ancestor of a row: its R, and what it adds to the prediction and to the output per unit of R.
+struct Ancestor {
+  const float* error;
+  float kk, qk;
+};
+
 struct DeltaScratch {
   std::vector<float> q, k, kk, qk, nodeKk, nodeQk, predicted, o, fades;
-  std::vector<int> path;
+  std::vector<int> path, columns;
+  std::vector<Ancestor> ancestors;
 };
 
 inline void l2norm(float* out, const float* x, int dim, float scale) {
@@ -493,17 +524,59 @@ inline void l2norm(float* out, const float* x, int dim, float scale) {
   for (int j = 0; j < dim; ++j) out[j] = x[j] * factor;
 }
 
+template <int V>
+inline void dotColumns(float* kk, float* qk, const float* k, const float* q, const float* keys, int dim, int columns) {
+  vf a[V], b[V];
+  for (int v = 0; v < V; ++v) a[v] = b[v] = set(0.0f);
+  for (int d = 0; d < dim; ++d) {
+    const vf kd = set(k[d]), qd = set(q[d]);
+    for (int v = 0; v < V; ++v) {
+      const vf key = load(keys + size_t(d) * columns + v * VL);
+      a[v] = FMA(kd, key, a[v]);
+      b[v] = FMA(qd, key, b[v]);
+    }
+  }
+  for (int v = 0; v < V; ++v) {
+    store(kk + v * VL, a[v]);
+    store(qk + v * VL, b[v]);
+  }
+}
+
 // kk[c] = k . keys column c, qk[c] = q . keys column c
 inline void dots(float* kk, float* qk, const float* k, const float* q, const float* keys, int dim, int columns) {
-  for (int c = 0; c < columns; c += VL) {
-    vf a = set(0.0f), b = set(0.0f);
-    for (int d = 0; d < dim; ++d) {
-      const vf key = load(keys + size_t(d) * columns + c);
-      a = FMA(set(k[d]), key, a);
-      b = FMA(set(q[d]), key, b);
+  int c = 0;
+  for (; c + 4 * VL <= columns; c += 4 * VL) dotColumns<4>(kk + c, qk + c, k, q, keys + c, dim, columns);
+  for (; c < columns; c += VL) dotColumns<1>(kk + c, qk + c, k, q, keys + c, dim, columns);
+}
+
+// predicted = decay * S k + sum of kk R, o = decay * S q + sum of qk R, in V vectors of value channels.
+template <int V>
+inline void deltaColumns(float* predicted, float* o, const float* S, const float* k, const float* q, int dk, int vp, vf decay, const Ancestor* ancestors, int count, int e) {
+  vf a[V], b[V];
+  for (int v = 0; v < V; ++v) a[v] = b[v] = set(0.0f);
+  for (int d = 0; d < dk; ++d) {
+    const vf kd = set(k[d]), qd = set(q[d]);
+    for (int v = 0; v < V; ++v) {
+      const vf state = load(S + size_t(d) * vp + e + v * VL);
+      a[v] = FMA(kd, state, a[v]);
+      b[v] = FMA(qd, state, b[v]);
     }
-    store(kk + c, a);
-    store(qk + c, b);
+  }
+  for (int v = 0; v < V; ++v) {
+    a[v] = decay * a[v];
+    b[v] = decay * b[v];
+  }
+  for (int j = 0; j < count; ++j) {
+    const vf kk = set(ancestors[j].kk), qk = set(ancestors[j].qk);
+    for (int v = 0; v < V; ++v) {
+      const vf error = load(ancestors[j].error + e + v * VL);
+      a[v] = FMA(kk, error, a[v]);
+      b[v] = FMA(qk, error, b[v]);
+    }
+  }
+  for (int v = 0; v < V; ++v) {
+    store(predicted + e + v * VL, a[v]);
+    store(o + e + v * VL, b[v]);
   }
 }
 
@@ -526,6 +599,8 @@ static void delta(const DeltaTask& t) {
   w.o.resize(vp);
   w.fades.resize(padUp(ring + s.maxNodes + 1));
   w.path.resize(std::max(1, s.maxNodes));
+  w.columns.resize(w.fades.size());
+  w.ancestors.resize(w.fades.size());
   for (int row = 0; row < seg.rows(); ++row) {
     const bool onChain = row < seg.chainLen;
     const int node = seg.nodeStart + row - seg.chainLen;
@@ -546,6 +621,10 @@ static void delta(const DeltaTask& t) {
       if (onChain) ringKeys[size_t(d) * s.ringPad + position % ring] = w.k[d];
       else nodeKeys[size_t(d) * s.nodePad + node] = w.k[d];
     }
+    for (int j = 0, column = base % ring; j < ancestors; ++j) {
+      w.columns[j] = j < onRing ? column : w.path[j - onRing];
+      column = column + 1 == ring ? 0 : column + 1;
+    }
     for (int vh = kh * s.rep; vh < (kh + 1) * s.rep; ++vh) {
       float* gates = layer + s.gateAt + size_t(vh) * s.ringPad;
       float* errors = layer + s.errorAt + size_t(vh) * ring * vp;
@@ -557,40 +636,29 @@ static void delta(const DeltaTask& t) {
       const float beta = 1.0f / (1.0f + exp1(-t.b[r * s.valueHeads + vh]));
       float cum = 0;
       for (int j = 0; j < ancestors; ++j) {
-        cum += j < onRing ? gates[(base + j) % ring] : nodeGates[w.path[j - onRing]];
+        cum += (j < onRing ? gates : nodeGates)[w.columns[j]];
         w.fades[j] = cum;
       }
       cum += g;
       for (int j = 0; j < ancestors; j += VL) store(w.fades.data() + j, expv(set(cum) - load(w.fades.data() + j)));
+      for (int j = 0; j < ancestors; ++j) {
+        const int at = w.columns[j];
+        const float fade = w.fades[j];
+        if (j < onRing) w.ancestors[j] = {errors + size_t(at) * vp, fade * w.kk[at], fade * w.qk[at]};
+        else w.ancestors[j] = {nodeErrors + size_t(at) * vp, fade * w.nodeKk[at], fade * w.nodeQk[at]};
+      }
       const vf decay = set(exp1(cum));
       const float* S = layer + (size_t((base / C) % 2) * s.valueHeads + vh) * dk * vp;
-      for (int e = 0; e < vp; e += VL) {
-        vf p = set(0.0f), o = set(0.0f);
-        for (int d = 0; d < dk; ++d) {
-          const vf state = load(S + size_t(d) * vp + e);
-          p = FMA(set(w.k[d]), state, p);
-          o = FMA(set(w.q[d]), state, o);
-        }
-        p = decay * p;
-        o = decay * o;
-        for (int j = 0; j < ancestors; ++j) {
-          const bool fromRing = j < onRing;
-          const int at = fromRing ? (base + j) % ring : w.path[j - onRing];
-          const vf error = load((fromRing ? errors : nodeErrors) + size_t(at) * vp + e);
-          const float fade = w.fades[j];
-          p = FMA(set(fade * (fromRing ? w.kk[at] : w.nodeKk[at])), error, p);
-          o = FMA(set(fade * (fromRing ? w.qk[at] : w.nodeQk[at])), error, o);
-        }
-        store(w.predicted.data() + e, p);
-        store(w.o.data() + e, o);
-      }
+      int e = 0;
+      for (; e + 4 * VL <= vp; e += 4 * VL) deltaColumns<4>(w.predicted.data(), w.o.data(), S, w.k.data(), w.q.data(), dk, vp, decay, w.ancestors.data(), ancestors, e);
+      for (; e < vp; e += VL) deltaColumns<1>(w.predicted.data(), w.o.data(), S, w.k.data(), w.q.data(), dk, vp, decay, w.ancestors.data(), ancestors, e);
       const float* v = qkv + size_t(2) * s.keyHeads * dk + size_t(vh) * s.valueDim;
       float* error = onChain ? errors + size_t(position % ring) * vp : nodeErrors + size_t(node) * vp;
       float* out = t.out + (r * s.valueHeads + vh) * s.valueDim;
-      for (int e = 0; e < s.valueDim; ++e) {
-        const float x = beta * (v[e] - w.predicted[e]);
-        error[e] = x;
-        out[e] = FMA1(own, x, w.o[e]);
+      for (int c = 0; c < s.valueDim; ++c) {
+        const float x = beta * (v[c] - w.predicted[c]);
+        error[c] = x;
+        out[c] = FMA1(own, x, w.o[c]);
       }
       if (onChain) gates[position % ring] = g;
       else nodeGates[node] = g;

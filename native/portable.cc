@@ -4,6 +4,13 @@
 #define NAME "portable"
 #define FMA(a, b, c) ((a) * (b) + (c))
 #define FMA1(a, b, c) ((a) * (b) + (c))
+#define BLOCK_VECTORS 2
+#define SET(x) (vf{x, x, x, x})
+#define MIN(a, b) pick((a) < (b), a, b)
+#define MAX(a, b) pick((a) > (b), a, b)
+#define ZERO_BELOW(r, x, low) pick((x) >= (low), r, set(0.0f))
+#define BYTES_TO_INTS(p) __builtin_convertvector(*reinterpret_cast<const vb*>(p), vu)
+#define HALVES_TO_INTS(p) __builtin_convertvector(*reinterpret_cast<const vh*>(p), vu)
 #include <algorithm>
 #include <cmath>
 #include <cstring>
