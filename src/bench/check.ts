@@ -1,5 +1,13 @@
 /** The compliance check of a report folder: how the run was configured, the accuracy gates, and that no turn is missing. */
-import { at, gatedEntry, type Json, numeric, openReportFolder, type ReportFolder } from './report-folder.ts';
+import {
+  at,
+  gatedEntry,
+  type Json,
+  list,
+  numeric,
+  openReportFolder,
+  type ReportFolder,
+} from './report-folder.ts';
 import { accuracyFloors, requiredSamples } from './rulesets.ts';
 
 export interface Check {
@@ -24,7 +32,7 @@ export function checkReport(dir: string): CheckResult {
   const scores = folder.scores.value;
   const checks = [
     ...configChecks(folder),
-    ...(entry === undefined ? [] : accuracyChecks(at(entry, 'breakdown'))),
+    ...(entry === undefined ? missingDataset(folder) : accuracyChecks(at(entry, 'breakdown'))),
     ...(scores === null ? [] : turnChecks(scores)),
     ...(entry === undefined && scores === null ? [noOutput(folder)] : []),
   ];
@@ -114,6 +122,13 @@ function turnChecks(scores: Json): Check[] {
       detail: `${show(observed)} of ${show(expected)} turns observed`,
     },
   ];
+}
+
+/** A config that has an accuracy dataset asks for its result. */
+function missingDataset(folder: ReportFolder): Check[] {
+  const isAsked = list(at(folder.config.value, 'datasets')).some((entry) => at(entry, 'type') === 'accuracy');
+  const detail = missingAccuracy(folder);
+  return isAsked ? [{ name: 'accuracy_output_present', passed: false, detail }] : [];
 }
 
 const missingAccuracy = ({ accuracy }: ReportFolder): string =>

@@ -99,7 +99,7 @@ function figuresTable(folders: readonly ReportFolder[]): string {
     const values = folders.map(read);
     const [first = null] = values;
     const cells = values.flatMap((value, i) => {
-      const shown = number(value, digits);
+      const shown = value !== null && Math.abs(value) < 0.1 ? readable(value) : number(value, digits);
       if (i === 0) return [shown];
       const ratio = value === null || first === null || first === 0 ? null : value / first;
       return [shown, ratio === null ? '–' : `<span class="dim">${readable(ratio)}×</span>`];
@@ -144,6 +144,7 @@ function chartsSection(folders: readonly ReportFolder[]): string[] {
 
 function percentileCurve({ report }: ReportFolder, key: string): Point[] {
   const values = list(at(report.value, 'perTurn'))
+    .filter((turn) => at(turn, 'error') === null)
     .map((turn) => numeric(at(turn, key)))
     .filter((value): value is number => value !== null && value > 0)
     .sort((a, b) => a - b);

@@ -129,6 +129,12 @@ describe('the compliance check', () => {
     ]);
   });
 
+  it('fails a run whose accuracy dataset was left out', () => {
+    const config = `${goodConfig}datasets: [{name: p, type: performance}, {name: b, type: accuracy}]\n`;
+    expect(failed(folder({ config, breakdown: null }))).toEqual(['accuracy_output_present']);
+    expect(failed(folder({ config }))).toEqual([]);
+  });
+
   it('says what a killed run lacks, and reads what it left', () => {
     const path = folder({ breakdown: null, turns: null, summary: null });
     expect(failed(path)).toEqual(['scorer_output_present']);
