@@ -24,6 +24,8 @@ export type ChunkKind = 'content' | 'reasoning' | 'tool';
 export interface ServerUsage {
   readonly promptTokens: number;
   readonly cachedTokens: number;
+  /** Tokens it generated, the end of the turn among them. */
+  readonly generated: number | null;
   readonly steps: number | null;
   readonly drafted: number | null;
   readonly accepted: number | null;

@@ -4,7 +4,7 @@
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { homedir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { UserError } from '../util/index.ts';
 import type { AccuracyPhase } from './accuracy.ts';
 import {
@@ -58,7 +58,7 @@ export function prepare(run: BenchRun): Prepared {
     ...accuracy.map(({ dataset }) => dataset.name),
   ]);
   const notRun = config.datasets.map(({ name }) => name).filter((name) => !running.has(name));
-  return { config, performance, accuracy, counter: openCounter(run, config), notRun };
+  return { config, performance, accuracy, counter: openCounter(run, config, path), notRun };
 }
 
 /** The config with what was asked for in its place. */
@@ -126,12 +126,12 @@ function prepareAccuracy(config: BenchConfig, run: BenchRun, path: string | null
 }
 
 /** A tokenizer that is named must load; without any, lengths are not reported. */
-function openCounter(run: BenchRun, config: BenchConfig): TokenCounter | null {
+function openCounter(run: BenchRun, config: BenchConfig, path: string | null): TokenCounter | null {
   const name = run.tokenizer ?? config.model_params.tokenizer_name;
   if (name === undefined) return null;
-  const folder = [name, ...(run.tokenizer === undefined ? hubFolders(name) : [])].find((place) =>
-    existsSync(join(place, 'tokenizer.json')),
-  );
+  const beside = path === null ? [] : [resolve(dirname(path), name)];
+  const places = run.tokenizer === undefined ? [...beside, name, ...hubFolders(name)] : [name];
+  const folder = places.find((place) => existsSync(join(place, 'tokenizer.json')));
   if (folder === undefined)
     throw new UserError('bad_config', `model_params.tokenizer_name: '${name}' holds no tokenizer.json here`, {
       param: 'model_params.tokenizer_name',

@@ -115,7 +115,8 @@ function speedTiles({ ttft, tpot, latency, tps }: ResultSummary): Tile[] {
 
 function cacheTile(cache: BenchReport['cache']): Tile {
   if (cache === null) return { value: '–', label: 'Cached share', note: 'not reported by the server' };
-  const note = `of ${readable(cache.promptTokens / 1e6)} M prompt tokens`;
+  const count = cache.promptTokens;
+  const note = `of ${count < 1e6 ? number(count, 0) : `${readable(count / 1e6)} M`} prompt tokens`;
   return { value: number(100 * cache.share, 2), unit: '%', label: 'From the cache', note };
 }
 

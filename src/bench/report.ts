@@ -20,6 +20,7 @@ export interface TurnReport {
   /** Counts of the server, where it reports them. */
   readonly promptTokens: number | null;
   readonly cachedTokens: number | null;
+  readonly generatedTokens: number | null;
   readonly steps: number | null;
   readonly draftedTokens: number | null;
   readonly acceptedTokens: number | null;
@@ -132,6 +133,7 @@ function turnReports(performance: PerformanceResult): TurnReport[] {
       latencyMs: ms(latencyNs),
       promptTokens: usage?.promptTokens ?? null,
       cachedTokens: usage?.cachedTokens ?? null,
+      generatedTokens: usage?.generated ?? null,
       steps: usage?.steps ?? null,
       draftedTokens: usage?.drafted ?? null,
       acceptedTokens: usage?.accepted ?? null,

@@ -9,6 +9,7 @@ import { type Endpoint, now } from './client.ts';
 interface Counters {
   readonly queried: number;
   readonly hit: number;
+  readonly generated: number | null;
   readonly steps: number | null;
   readonly drafted: number | null;
   readonly accepted: number | null;
@@ -22,6 +23,7 @@ const names = {
     'sglang:prompt_tokens_total',
   ],
   hit: ['vllm:prefix_cache_hits_total', 'vllm:gpu_prefix_cache_hits_total', 'sglang:cached_tokens_total'],
+  generated: ['vllm:generation_tokens_total', 'sglang:generation_tokens_total'],
   steps: ['vllm:spec_decode_num_drafts_total'],
   drafted: ['vllm:spec_decode_num_draft_tokens_total'],
   accepted: ['vllm:spec_decode_num_accepted_tokens_total'],
@@ -51,6 +53,7 @@ function countersOf(text: string | null): Counters | null {
   return {
     queried,
     hit,
+    generated: find(names.generated),
     steps: find(names.steps),
     drafted: find(names.drafted),
     accepted: find(names.accepted),
@@ -64,6 +67,7 @@ function difference(after: Counters, before: Counters): ServerUsage {
   return {
     promptTokens: after.queried - before.queried,
     cachedTokens: after.hit - before.hit,
+    generated: minus(after.generated, before.generated),
     steps: minus(after.steps, before.steps),
     drafted: minus(after.drafted, before.drafted),
     accepted: minus(after.accepted, before.accepted),

@@ -64,6 +64,7 @@ interface Chunk {
   readonly timings?: {
     readonly cache_n?: number;
     readonly prompt_n?: number;
+    readonly predicted_n?: number;
     readonly draft_n?: number;
     readonly draft_n_accepted?: number;
   };
@@ -85,6 +86,7 @@ function takeTimings(answer: Answer, { timings }: Chunk): void {
   answer.usage = {
     promptTokens: timings.prompt_n + cachedTokens,
     cachedTokens,
+    generated: timings.predicted_n ?? null,
     steps: null,
     drafted: timings.draft_n ?? null,
     accepted: timings.draft_n_accepted ?? null,
@@ -97,6 +99,7 @@ function parseUsage(text: string): ServerUsage | null {
     return {
       promptTokens: json.prompt_tokens ?? 0,
       cachedTokens: json.cached_tokens ?? 0,
+      generated: json.completion_tokens ?? null,
       steps: json.steps ?? null,
       drafted: json.drafted_tokens ?? null,
       accepted: json.accepted_tokens ?? null,

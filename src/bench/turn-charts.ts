@@ -111,7 +111,9 @@ function percentileChart(turns: readonly TurnReport[]): Chart {
 
 function stepsChart(turns: readonly TurnReport[], index: (turn: TurnReport) => number): Chart[] {
   const points = pointsOf(turns, index, (turn) =>
-    turn.steps === null || turn.steps === 0 ? null : (turn.outputTokens ?? 0) / turn.steps,
+    turn.steps === null || turn.steps === 0
+      ? null
+      : (turn.generatedTokens ?? turn.outputTokens ?? 0) / turn.steps,
   );
   if (points.length === 0) return [];
   return [
