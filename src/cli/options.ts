@@ -31,6 +31,7 @@ export interface EngineFlags {
   readonly maxWaiting: number;
   readonly prefill: number;
   readonly recipe: 'nvfp4' | 'plain';
+  readonly speculation: string;
 }
 
 export function addEngineFlags(command: Command): Command {
@@ -74,6 +75,7 @@ export function engineOptionsOf(flags: EngineFlags): Partial<Omit<EngineOptions,
     maxSequences: flags.sequences,
     maxWaiting: flags.maxWaiting,
     prefillTokens: flags.prefill,
+    speculation: flags.speculation,
   };
 }
 

@@ -8,6 +8,8 @@ import type { Model, Pools } from '../models/index.ts';
 import { Sampler } from '../sampling/index.ts';
 import { assert, present, UserError } from '../util/index.ts';
 import { assemble, type Work } from './batch.ts';
+import type { FillWork } from './draft/mtp-layer.ts';
+import type { Speculator } from './draft/speculator.ts';
 import { emptyTree } from './draft-tree.ts';
 import type { EngineOptions } from './options.ts';
 import { planStep } from './scheduler.ts';
@@ -23,6 +25,8 @@ export interface EngineParts {
   readonly options: EngineOptions;
   readonly info: EngineInfo;
   readonly usableVocab: number;
+  /** null = no drafts. */
+  readonly speculator: Speculator | null;
   /** Tokens between snapshots at ordinary message boundaries. */
   readonly spacing: number;
 }
@@ -84,6 +88,12 @@ export class EngineCore implements Engine {
       draftedTokens: drafted,
       acceptedTokens: accepted,
       requests: { ...this.#ended },
+      speculation: this.#parts.speculator?.figures() ?? {
+        bySource: {},
+        byDepth: [],
+        predictedMs: 0,
+        measuredMs: 0,
+      },
       cache: cache.stats(),
     };
   }
@@ -176,6 +186,7 @@ export class EngineCore implements Engine {
     else backend.restoreState(pools.state, sequence.slot, cachedLen, snapshot);
     sequence.cachedLen = cachedLen;
     sequence.setComputed(cachedLen);
+    this.#parts.speculator?.start(sequence);
     const { promptLen, request } = sequence;
     const { spacing } = this.#parts;
     const shape = { boundaries: request.boundaries, cachedLen, matchedLen, promptLen, spacing };
@@ -204,42 +215,67 @@ export class EngineCore implements Engine {
   }
 
   async #step(): Promise<void> {
-    const { backend, model, pools, options, usableVocab } = this.#parts;
+    const { model, options, speculator } = this.#parts;
     const budget = { prefillTokens: options.prefillTokens, maxRows: model.maxRows };
-    const works = planStep(this.#running, () => emptyTree, budget);
+    const works = planStep(this.#running, (sequence) => speculator?.treeOf(sequence) ?? emptyTree, budget);
     for (const { sequence, chainLen, tree } of works) {
       const tokens = sequence.computedLen + chainLen + tree.ids.length;
       const hasPages = present(sequence.lease, 'lease').ensure(Math.min(tokens, sequence.maxLen));
       assert(hasPages, `no page for ${tokens} tokens though room was reserved`);
     }
     this.#giveBackMemory();
+    const started = performance.now();
+    const { hidden, outcomes } = await this.#forward(works);
+    this.#noteTime(works, performance.now() - started);
+    await speculator?.fill(outcomes.map(fillWork), hidden);
+    for (const outcome of outcomes) this.#settle(outcome, hidden);
+    await speculator?.draft(this.#running.filter((sequence) => !sequence.isPrefill));
+  }
+
+  /** One forward, and each sequence's walk; a sequence that fails here takes no other with it. */
+  async #forward(works: readonly Work[]): Promise<{ hidden: Buffer; outcomes: Outcome[] }> {
+    const { backend, model, pools, speculator, usableVocab } = this.#parts;
     const { batch, logitRows, logitStart } = assemble(works);
     const { logits, hidden } = model.forward(batch, logitRows, pools);
     const shape = { rows: logitRows.length, width: model.vocabSize, usable: usableVocab };
     const rows = new LogitRows(backend, logits, shape, this.#greedyBuffer);
     this.#totals.steps++;
+    const outcomes: Outcome[] = [];
     for (const [i, work] of works.entries()) {
-      const segment = present(batch.segments[i], 'segment');
+      const { firstRow } = present(batch.segments[i], 'segment');
       try {
         const walk = work.choosesToken
           ? await walkTree(work, rows, present(logitStart[i], 'logit row'))
           : null;
         const path = walk?.path ?? [];
         this.#commit(work, path);
-        const lastNode = path.at(-1) ?? -1;
-        if (model.hasMtp)
-          backend.keepHidden(
-            pools.state,
-            work.sequence.slot,
-            hidden,
-            segment.firstRow + work.chainLen + lastNode,
-          );
-        this.#snapshotIfDue(work.sequence);
-        if (walk !== null) this.#emit(work, walk);
+        speculator?.observe(work.sequence, work.tree, path);
+        outcomes.push({ work, walk, firstRow });
       } catch (error) {
         this.#fail(work.sequence, error);
       }
     }
+    return { hidden, outcomes };
+  }
+
+  /** What follows from a walk: the hidden row for a snapshot, the snapshot, the tokens, perhaps the end. */
+  #settle({ work, walk, firstRow }: Outcome, hidden: Buffer): void {
+    const { backend, model, pools } = this.#parts;
+    const { sequence } = work;
+    if (model.hasMtp) {
+      const last = firstRow + work.chainLen + (walk?.path.at(-1) ?? -1);
+      backend.keepHidden(pools.state, sequence.slot, hidden, last);
+    }
+    this.#snapshotIfDue(sequence);
+    if (walk !== null) this.#emit(work, walk);
+  }
+
+  /** Pure decode steps are what the cost model predicts. */
+  #noteTime(works: readonly Work[], ms: number): void {
+    if (works.some(({ chainLen }) => chainLen > 1)) return;
+    const rows = works.reduce((sum, { tree }) => sum + 1 + tree.ids.length, 0);
+    const context = works.reduce((sum, { sequence }) => sum + sequence.computedLen, 0) / works.length;
+    this.#parts.speculator?.observeStep(rows, context, ms);
   }
 
   #commit({ sequence, chainLen, tree }: Work, path: number[]): void {
@@ -318,6 +354,23 @@ export class EngineCore implements Engine {
     if (pages.length > 0) backend.discardPages(pools.kv, pages);
     if (snapshots.length > 0) backend.discardSnapshots(pools.state, snapshots);
   }
+}
+
+interface Outcome {
+  readonly work: Work;
+  /** null when the chain ended inside the prompt. */
+  readonly walk: Walk | null;
+  /** The work's first row in the forward. */
+  readonly firstRow: number;
+}
+
+/** The rows whose MTP slots can be filled: those with a token behind them that is known. */
+function fillWork({ work, walk, firstRow }: Outcome): FillWork {
+  const { sequence, chainLen } = work;
+  const rows = Array.from({ length: chainLen }, (_, i) => firstRow + i);
+  rows.push(...(walk?.path ?? []).map((node) => firstRow + chainLen + node));
+  const isOpen = sequence.knownLen > sequence.computedLen;
+  return { sequence, rows: isOpen ? rows : rows.slice(0, -1), drafts: walk !== null && walk.end === null };
 }
 
 function checkRequest(request: GenerateRequest, info: EngineInfo, usableVocab: number): void {

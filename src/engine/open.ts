@@ -5,6 +5,11 @@ import { PrefixCache } from '../cache/index.ts';
 import { loadQwen35, type Model, type Pools } from '../models/index.ts';
 import { UserError } from '../util/index.ts';
 import { EngineCore } from './core.ts';
+import { CostModel } from './draft/cost-model.ts';
+import { loadCosts } from './draft/measure.ts';
+import { type DraftMode, parseDraftMode } from './draft/mode.ts';
+import { MtpLayer } from './draft/mtp-layer.ts';
+import { Drafting, type Speculator } from './draft/speculator.ts';
 import { folderSource } from './folder-source.ts';
 import { type EngineOptions, engineOptions } from './options.ts';
 import type { Engine } from './types.ts';
@@ -21,7 +26,13 @@ export async function openEngine(given: Partial<EngineOptions> & { folder: strin
     const source = folderSource(backend, folder);
     const maxRows = options.prefillTokens + options.maxSequences * (1 + maxNodes);
     const model = loadQwen35(backend, source, { maxRows });
-    return assembleEngine({ backend, model, options, weightBytes: folder.weightBytes });
+    return await assembleEngine({
+      backend,
+      model,
+      options,
+      weightBytes: folder.weightBytes,
+      folder: folder.path,
+    });
   } catch (error) {
     backend.close();
     throw error;
@@ -33,10 +44,18 @@ export interface AssembledParts {
   readonly model: Model;
   readonly options: EngineOptions;
   readonly weightBytes: number;
+  /** Where measured costs are kept; null = nowhere. */
+  readonly folder: string | null;
 }
 
 /** The engine around a model, with its pools and its cache. */
-export function assembleEngine({ backend, model, options, weightBytes }: AssembledParts): Engine {
+export async function assembleEngine({
+  backend,
+  model,
+  options,
+  weightBytes,
+  folder,
+}: AssembledParts): Promise<Engine> {
   const { cacheBytes, pageTokens, maxSequences: slots } = options;
   const sizes = probeSizes(backend, model, options);
   const limits = {
@@ -81,6 +100,12 @@ export function assembleEngine({ backend, model, options, weightBytes }: Assembl
       'bad_option',
       `usableVocab is ${usableVocab}, the model has ${model.vocabSize} tokens`,
     );
+  const mode = parseDraftMode(options.speculation);
+  const measured =
+    mode.kind === 'auto'
+      ? new CostModel(await loadCosts(folder, { backend, model, pools, contextTokens }))
+      : null;
+  const speculator = openSpeculator(mode, { backend, model, pools, usable: usableVocab }, measured);
   return new EngineCore({
     backend,
     model,
@@ -88,6 +113,7 @@ export function assembleEngine({ backend, model, options, weightBytes }: Assembl
     cache: new PrefixCache(limits),
     options,
     usableVocab,
+    speculator,
     // Snapshots that are small beside the budget are taken at any message of some length.
     spacing: limits.maxSnapshots >= 64 ? 64 : 1024,
     info: {
@@ -98,6 +124,7 @@ export function assembleEngine({ backend, model, options, weightBytes }: Assembl
       backendDetail: backend.detail,
       weightBytes,
       hasMtp: model.hasMtp,
+      speculation: describeDrafts(mode, model.hasMtp),
     },
   });
 }
@@ -118,4 +145,45 @@ function probeSizes(
   });
   const state = backend.createStatePool({ ...model.stateShape, slots: 1, maxNodes: 1, snapshots: 1 });
   return { pageBytes: kv.pageBytes, snapshotBytes: state.snapshotBytes };
+}
+
+/** Tokens an MTP draft row proposes at most in `auto`. */
+const autoTopK = 3;
+
+function openSpeculator(
+  mode: DraftMode,
+  parts: { backend: Backend; model: Model; pools: Pools; usable: number },
+  cost: CostModel | null,
+): Speculator | null {
+  if (mode.kind === 'off') return null;
+  const topK = mode.kind === 'auto' ? autoTopK : mode.topK;
+  if (topK > parts.usable)
+    throw new UserError(
+      'bad_option',
+      `speculation asks for the top ${topK} of ${parts.usable} tokens, the limit is ${parts.usable}`,
+    );
+  const usesMtp = parts.model.hasMtp && (cost === null || mtpPays(cost));
+  return new Drafting({ mode, mtp: usesMtp ? new MtpLayer({ ...parts, topK }) : null, cost, maxNodes });
+}
+
+/**
+ * Filling the MTP layer makes every prompt dearer, by about the share of a draft step in a plain step; its guesses make decoding
+ * cheaper. With prefill and decode weighing alike it is used when a right guess is expected to save more than the fill costs.
+ */
+function mtpPays(cost: CostModel): boolean {
+  const context = cost.table.contexts.at(-1) ?? 0;
+  const [plain, two, draft] = [cost.step(1, context), cost.step(2, context), cost.draft(context)];
+  const saved = 1 - (two + draft) / (1.8 * plain);
+  return saved > draft / plain;
+}
+
+function describeDrafts(mode: DraftMode, hasMtp: boolean): string {
+  if (mode.kind === 'off') return 'off';
+  if (mode.kind === 'auto')
+    return hasMtp ? 'auto: repeated text, MTP where it pays' : 'auto: repeated text (no MTP weights)';
+  const shape =
+    mode.kind === 'chain'
+      ? `chain of ${mode.steps}`
+      : `${mode.kind} of ${mode.steps} steps, top ${mode.topK}, ${mode.nodes} nodes`;
+  return hasMtp ? `${shape}, by MTP` : `${shape}, by repeated text (no MTP weights)`;
 }

@@ -1,6 +1,7 @@
 /** Everything the engine can be told, with its defaults; the CLI's flags are made from it. */
 import type { KvDtype } from '../backends/index.ts';
 import { UserError } from '../util/index.ts';
+import { parseDraftMode } from './draft/mode.ts';
 
 export interface EngineOptions {
   /** Engine folder. */
@@ -20,6 +21,8 @@ export interface EngineOptions {
   /** Prompt tokens computed per step, all sequences together. */
   readonly prefillTokens: number;
   readonly pageTokens: number;
+  /** How to speculate: off, auto, chain:STEPS, tree:STEPSxTOPKxNODES, full:STEPSxTOPKxNODES. */
+  readonly speculation: string;
   /** Ids from here on are padding and never chosen; 0 = the model's whole vocabulary. */
   readonly usableVocab: number;
 }
@@ -34,6 +37,7 @@ export const defaultEngineOptions: Omit<EngineOptions, 'folder'> = {
   maxWaiting: 256,
   prefillTokens: 512,
   pageTokens: 32,
+  speculation: 'auto',
   usableVocab: 0,
 };
 
@@ -67,6 +71,7 @@ export function engineOptions(given: Partial<EngineOptions> & { folder: string }
         `${name} is '${String(value)}', expected one of ${allowed.join(', ')}`,
       );
   }
+  if (given.speculation !== undefined) parseDraftMode(given.speculation);
   const defined = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   return Object.freeze({ ...defaultEngineOptions, folder: given.folder, ...defined });
 }

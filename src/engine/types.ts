@@ -79,6 +79,13 @@ export interface EngineStats {
   readonly steps: number;
   readonly draftedTokens: number;
   readonly acceptedTokens: number;
+  readonly speculation: {
+    readonly bySource: Readonly<Record<string, { readonly drafted: number; readonly accepted: number }>>;
+    readonly byDepth: readonly { readonly drafted: number; readonly accepted: number }[];
+    /** Milliseconds of decode steps, predicted and measured; 0 where nothing is predicted. */
+    readonly predictedMs: number;
+    readonly measuredMs: number;
+  };
   readonly requests: {
     readonly stop: number;
     readonly length: number;
@@ -104,6 +111,8 @@ export interface EngineInfo {
   readonly backendDetail: string;
   readonly weightBytes: number;
   readonly hasMtp: boolean;
+  /** What drafts come from, in words. */
+  readonly speculation: string;
 }
 
 export interface Engine {

@@ -12,7 +12,7 @@ import type { DepthList } from './shared-tree.ts';
 /** Rows of the target's forward that the accepted part of a sequence came from. */
 export interface FillWork {
   readonly sequence: Sequence;
-  /** Rows of `hidden` for positions computedLen - rows.length .. computedLen - 1. */
+  /** Rows of `hidden` for the positions from the first unfilled slot on. */
   readonly rows: readonly number[];
   /** True when the candidates for the next token are wanted. */
   readonly drafts: boolean;
@@ -26,6 +26,13 @@ export interface DraftGroup {
   readonly nodes: readonly { readonly id: number; readonly depth: number; readonly fromRow: number }[];
 }
 
+interface Pass {
+  readonly segments: Segment[];
+  readonly ids: number[];
+  readonly positions: number[];
+  readonly rows: number[];
+}
+
 export class MtpLayer {
   readonly #backend: Backend;
   readonly #model: Model;
@@ -36,6 +43,8 @@ export class MtpLayer {
   readonly #best: { ids: Buffer; logProbs: Buffer };
   /** Filled slots per sequence. */
   readonly #filled = new WeakMap<Sequence, number>();
+  /** Output rows of the last fill that drafting starts from; passes for one sequence must not disturb another. */
+  readonly #starts: Buffer;
   #output: Buffer | null = null;
 
   constructor(parts: { backend: Backend; model: Model; pools: Pools; usable: number; topK: number }) {
@@ -46,6 +55,7 @@ export class MtpLayer {
     this.#topK = parts.topK;
     const { maxRows, hiddenSize } = parts.model;
     this.#input = parts.backend.alloc(maxRows * hiddenSize);
+    this.#starts = parts.backend.alloc(maxRows * hiddenSize);
     this.#best = {
       ids: parts.backend.alloc(maxRows * parts.topK),
       logProbs: parts.backend.alloc(maxRows * parts.topK),
@@ -80,11 +90,12 @@ export class MtpLayer {
     for (const work of works) {
       const { sequence } = work;
       const from = present(this.#filled.get(sequence), 'filled slots');
+      const to = from + work.rows.length;
       assert(
-        from + work.rows.length === sequence.computedLen,
-        `${from} + ${work.rows.length} slots = ${sequence.computedLen} tokens`,
+        to <= sequence.computedLen && to < sequence.knownLen,
+        `${to} slots of ${sequence.computedLen} computed tokens`,
       );
-      assert(sequence.knownLen > sequence.computedLen, 'the token after the last slot is known');
+      if (to === from) continue;
       segments.push(chainSegment(sequence, rows.length, from, work.rows.length));
       for (const [i, row] of work.rows.entries()) {
         rows.push(row);
@@ -92,23 +103,27 @@ export class MtpLayer {
         positions.push(from + i);
       }
       if (work.drafts) wanted.push({ sequence, row: rows.length - 1 });
-      this.#filled.set(sequence, sequence.computedLen);
+      this.#filled.set(sequence, to);
     }
     if (rows.length === 0) return new Map();
     this.#backend.gatherRows(this.#input, hidden, Int32Array.from(rows), this.#model.hiddenSize);
-    const lists = await this.#candidates(
-      segments,
-      ids,
-      positions,
-      wanted.map(({ row }) => row),
-    );
-    return new Map(
-      wanted.map(({ sequence, row }, i) => [sequence, { list: present(lists[i], 'list'), row }]),
-    );
+    const ends = wanted.map(({ row }) => row);
+    const lists = await this.#candidates({ segments, ids, positions, rows: ends });
+    if (ends.length > 0) {
+      const output = present(this.#output, 'output');
+      this.#backend.gatherRows(this.#starts, output, Int32Array.from(ends), this.#model.hiddenSize);
+    }
+    return new Map(wanted.map(({ sequence }, i) => [sequence, { list: present(lists[i], 'list'), row: i }]));
   }
 
-  /** One draft pass: per new node the candidates for the token after it, and its row for the next pass. */
-  async expand(groups: readonly DraftGroup[]): Promise<{ list: DepthList; row: number }[][]> {
+  /**
+   * One draft pass: per new node the candidates for the token after it, and its row for the next pass. `fromRow` of a node counts
+   * in the fill's results in the first pass of a sequence, in the last pass's afterwards.
+   */
+  async expand(
+    groups: readonly DraftGroup[],
+    from: 'fill' | 'pass',
+  ): Promise<{ list: DepthList; row: number }[][]> {
     const segments: Segment[] = [];
     const fromRows: number[] = [];
     const ids: number[] = [];
@@ -130,24 +145,14 @@ export class MtpLayer {
         positions.push(ctxLen + node.depth);
       }
     }
-    const output = present(this.#output, 'output of the pass before');
-    this.#backend.gatherRows(this.#input, output, Int32Array.from(fromRows), this.#model.hiddenSize);
-    const lists = await this.#candidates(
-      segments,
-      ids,
-      positions,
-      ids.map((_, row) => row),
-    );
+    const source = from === 'fill' ? this.#starts : present(this.#output, 'output of the pass before');
+    this.#backend.gatherRows(this.#input, source, Int32Array.from(fromRows), this.#model.hiddenSize);
+    const lists = await this.#candidates({ segments, ids, positions, rows: ids.map((_, row) => row) });
     let row = 0;
     return groups.map(({ nodes }) => nodes.map(() => ({ list: present(lists[row], 'list'), row: row++ })));
   }
 
-  async #candidates(
-    segments: Segment[],
-    ids: number[],
-    positions: number[],
-    rows: number[],
-  ): Promise<DepthList[]> {
+  async #candidates({ segments, ids, positions, rows }: Pass): Promise<DepthList[]> {
     const logits = this.#forward(segments, Int32Array.from(ids), Int32Array.from(positions), rows);
     if (rows.length === 0) return [];
     const k = this.#topK;

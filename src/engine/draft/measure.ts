@@ -1,0 +1,119 @@
+/**
+ * Measures what steps cost on this machine, once: forwards of 1 to 48 rows at a few context lengths, and MTP draft steps. Runs on
+ * slot 0 before anything is served; it leaves scratch memory and an empty state behind.
+ */
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Backend, Batch } from '../../backends/index.ts';
+import type { Model, Pools } from '../../models/index.ts';
+import { type CostTable, measuredRows } from './cost-model.ts';
+
+export interface MeasureParts {
+  readonly backend: Backend;
+  readonly model: Model;
+  readonly pools: Pools;
+  readonly contextTokens: number;
+}
+
+const contexts = [0, 4096, 16_384];
+/** A point is measured until this much time is spent on it, at least `leastRuns` times. */
+const spendMs = 25;
+const leastRuns = 3;
+
+/** The table of the engine folder when it was measured under the same conditions, else a new one, kept there if possible. */
+export async function loadCosts(folder: string | null, parts: MeasureParts): Promise<CostTable> {
+  const { backend, model, pools } = parts;
+  const key = [
+    backend.name,
+    backend.detail,
+    pools.kv.dtype,
+    pools.kv.pageTokens,
+    model.hasMtp,
+    parts.contextTokens,
+  ].join(' · ');
+  const path = folder === null ? null : join(folder, 'cost.json');
+  const known = path === null ? null : readTable(path);
+  if (known?.key === key) return known;
+  const table = await measure(parts, key);
+  if (path !== null) {
+    try {
+      writeFileSync(path, `${JSON.stringify(table)}\n`);
+    } catch {
+      // A folder that can not be written is measured again next time.
+    }
+  }
+  return table;
+}
+
+function readTable(path: string): CostTable | null {
+  try {
+    const table = existsSync(path) ? (JSON.parse(readFileSync(path, 'utf8')) as CostTable) : null;
+    const isWhole =
+      table?.stepMs?.length === table?.contexts?.length &&
+      table?.stepMs?.every((line) => line.length === table.rows.length);
+    return isWhole ? table : null;
+  } catch {
+    return null;
+  }
+}
+
+async function measure(parts: MeasureParts, key: string): Promise<CostTable> {
+  const { backend, model, pools } = parts;
+  const used = contexts.filter((context) => context === 0 || context + 64 <= parts.contextTokens);
+  const rows = measuredRows.filter((count) => count <= model.maxRows && count - 1 <= pools.state.maxNodes);
+  const stepMs: number[][] = [];
+  const draftMs: number[] = [];
+  for (const context of used) {
+    const line: number[] = [];
+    for (const count of rows) line.push(await median(parts, () => step(parts, context, count)));
+    stepMs.push(line);
+    if (model.hasMtp) draftMs.push(await median(parts, () => draft(parts, context)));
+  }
+  backend.resetState(pools.state, 0);
+  return { key, rows, contexts: used, stepMs, draftMs };
+}
+
+/** One known row and a tree of two branches. */
+function batchOf({ pools, model }: MeasureParts, context: number, rows: number): Batch {
+  const parents = Int32Array.from({ length: rows - 1 }, (_, node) => Math.max(-1, node - 2));
+  const depth = (node: number): number => Math.floor(node / 2);
+  const pageCount = Math.ceil((context + rows + 1) / pools.kv.pageTokens);
+  const pages = Int32Array.from({ length: pageCount }, (_, i) => i % Math.max(1, pools.kv.pages));
+  return {
+    rows,
+    ids: Int32Array.from({ length: rows }, (_, i) => i % model.vocabSize),
+    positions: Int32Array.from({ length: rows }, (_, i) => (i === 0 ? context : context + 1 + depth(i - 1))),
+    segments: [
+      { slot: 0, firstRow: 0, ctxLen: context, chainLen: 1, pages, nodeParents: parents, nodeStart: 0 },
+    ],
+  };
+}
+
+function step(parts: MeasureParts, context: number, rows: number): void {
+  const wanted = Int32Array.from({ length: rows }, (_, i) => i);
+  parts.model.forward(batchOf(parts, context, rows), wanted, parts.pools);
+}
+
+function draft(parts: MeasureParts, context: number): void {
+  const { hidden } = parts.model.forward(batchOf(parts, 0, 1), new Int32Array(0), parts.pools);
+  parts.model.forwardMtp(batchOf(parts, context, 1), { hidden, logitRows: Int32Array.of(0) }, parts.pools);
+}
+
+async function median({ backend, model }: MeasureParts, run: () => void): Promise<number> {
+  const out = new Float32Array(1);
+  const probe = backend.alloc(Math.max(1, model.hiddenSize));
+  const times: number[] = [];
+  run();
+  for (let spent = 0; times.length < leastRuns || spent < spendMs; ) {
+    const started = performance.now();
+    run();
+    // Reading waits for the ops before it.
+    await backend.read(probe, 0, out);
+    const ms = performance.now() - started;
+    times.push(ms);
+    spent += ms;
+  }
+  backend.free(probe);
+  times.sort((a, b) => a - b);
+  return times[Math.floor(times.length / 2)] as number;
+}

@@ -1,0 +1,347 @@
+/**
+ * Decides what each sequence guesses for its next step. One candidate tree collects the guesses of all sources; of its nodes the
+ * step takes as many as pay by this machine's measured costs. A wrong guess costs time, never a token: the walk down the tree
+ * asks the ordinary sampler.
+ */
+import type { Buffer } from '../../backends/index.ts';
+import { type DraftTree, emptyTree } from '../draft-tree.ts';
+import type { Sequence } from '../sequence.ts';
+import { Calibration } from './calibration.ts';
+import { CandidateTree } from './candidate-tree.ts';
+import { bestNodeCount, type CostModel } from './cost-model.ts';
+import { FullTree } from './full-tree.ts';
+import { type DraftMode, maxSteps } from './mode.ts';
+import type { FillWork, MtpLayer } from './mtp-layer.ts';
+import { type DepthList, growSharedTree } from './shared-tree.ts';
+import { SuffixIndex } from './suffix-index.ts';
+import { addSuffixDrafts } from './suffix-source.ts';
+
+export interface SpeculationFigures {
+  /** Verified nodes and right ones, by source and by depth. */
+  readonly bySource: Readonly<Record<string, { readonly drafted: number; readonly accepted: number }>>;
+  readonly byDepth: readonly { readonly drafted: number; readonly accepted: number }[];
+  /** Milliseconds of decode steps as predicted and as measured. */
+  readonly predictedMs: number;
+  readonly measuredMs: number;
+}
+
+export interface Speculator {
+  start(sequence: Sequence): void;
+  /** The tree to verify next; small enough for `maxNodes` rows. */
+  treeOf(sequence: Sequence): DraftTree;
+  /** After the forward and its walks: fills the MTP layer; works of ended sequences are filled but not drafted for. */
+  fill(works: readonly FillWork[], hidden: Buffer): Promise<void>;
+  /** Guesses for the sequences that go on. */
+  draft(sequences: readonly Sequence[]): Promise<void>;
+  observe(sequence: Sequence, tree: DraftTree, path: readonly number[]): void;
+  observeStep(rows: number, context: number, ms: number): void;
+  figures(): SpeculationFigures;
+}
+
+interface Plan {
+  readonly index: SuffixIndex;
+  indexed: number;
+  tree: DraftTree;
+  /** Source, depth and claim of each node of the tree. */
+  claims: readonly { source: 'mtp' | 'suffix' | 'both'; depth: number; claim: number }[];
+  /** Candidates of the MTP layer for the next token, from the last fill. */
+  first: { list: DepthList; row: number } | null;
+}
+
+export interface SpeculatorParts {
+  readonly mode: DraftMode;
+  /** null = the suffix index alone. */
+  readonly mtp: MtpLayer | null;
+  readonly cost: CostModel | null;
+  readonly maxNodes: number;
+}
+
+type Shape = Extract<DraftMode, { steps: number }>;
+
+const suffixNodes = 48;
+
+export class Drafting implements Speculator {
+  readonly #parts: SpeculatorParts;
+  readonly #calibration = new Calibration();
+  readonly #plans = new WeakMap<Sequence, Plan>();
+  readonly #bySource: Record<string, { drafted: number; accepted: number }> = {};
+  readonly #byDepth: { drafted: number; accepted: number }[] = [];
+  #predictedMs = 0;
+  #measuredMs = 0;
+  /** How often the MTP layer's best guess at a depth was right lately. */
+  readonly #mtpRight: number[] = Array.from({ length: maxSteps }, () => 0.7);
+
+  constructor(parts: SpeculatorParts) {
+    this.#parts = parts;
+  }
+
+  start(sequence: Sequence): void {
+    this.#plans.set(sequence, {
+      index: new SuffixIndex(),
+      indexed: 0,
+      tree: emptyTree,
+      claims: [],
+      first: null,
+    });
+    this.#parts.mtp?.start(sequence);
+  }
+
+  treeOf(sequence: Sequence): DraftTree {
+    const room = sequence.maxLen - sequence.knownLen;
+    const plan = this.#plans.get(sequence);
+    return plan === undefined || room < 1 ? emptyTree : plan.tree;
+  }
+
+  async fill(works: readonly FillWork[], hidden: Buffer): Promise<void> {
+    const { mtp } = this.#parts;
+    if (mtp === null) return;
+    const wanted = works.map((work) => ({ ...work, drafts: work.drafts && this.#wantsMtp(work.sequence) }));
+    const lists = await mtp.fill(wanted, hidden);
+    for (const { sequence } of works) {
+      const plan = this.#plans.get(sequence);
+      if (plan !== undefined) plan.first = lists.get(sequence) ?? null;
+    }
+  }
+
+  async draft(sequences: readonly Sequence[]): Promise<void> {
+    for (const sequence of sequences) await this.#plan(sequence, sequences.length);
+  }
+
+  observe(sequence: Sequence, tree: DraftTree, path: readonly number[]): void {
+    const plan = this.#plans.get(sequence);
+    if (plan === undefined || plan.tree !== tree) return;
+    const accepted = new Set(path);
+    for (const [node, claim] of plan.claims.entries()) {
+      const parent = tree.parents[node] as number;
+      const isRight = accepted.has(node);
+      count(this.#bySource, claim.source, isRight);
+      const level = this.#byDepth[claim.depth] ?? { drafted: 0, accepted: 0 };
+      this.#byDepth[claim.depth] = {
+        drafted: level.drafted + 1,
+        accepted: level.accepted + (isRight ? 1 : 0),
+      };
+      // Only a node whose parent was right says something about its source.
+      if (parent < 0 || accepted.has(parent)) this.#calibration.observe(claim, isRight ? 1 : 0);
+    }
+    this.#noteMtp(plan, accepted, tree);
+  }
+
+  observeStep(rows: number, context: number, ms: number): void {
+    if (this.#parts.cost === null) return;
+    this.#predictedMs += this.#parts.cost.step(rows, context);
+    this.#measuredMs += ms;
+  }
+
+  figures(): SpeculationFigures {
+    const byDepth = Array.from(this.#byDepth, (level) => level ?? { drafted: 0, accepted: 0 });
+    return {
+      bySource: this.#bySource,
+      byDepth,
+      predictedMs: this.#predictedMs,
+      measuredMs: this.#measuredMs,
+    };
+  }
+
+  async #plan(sequence: Sequence, together: number): Promise<void> {
+    const plan = this.#plans.get(sequence);
+    if (plan === undefined) return;
+    plan.index.append(sequence.tokens.subarray(plan.indexed, sequence.knownLen));
+    plan.indexed = sequence.knownLen;
+    const room = Math.min(maxSteps, sequence.maxLen - sequence.knownLen - 1);
+    if (room < 1) plan.tree = emptyTree;
+    else if (this.#parts.mode.kind === 'auto') await this.#planAuto(sequence, plan, { room, together });
+    else await this.#planShape(sequence, plan, { mode: this.#parts.mode as Shape, room });
+  }
+
+  // ---- auto ---------------------------------------------------------------------------------------------
+
+  /** Worth asking when the layer's first guess is likely to pay for the pass that makes it. */
+  #wantsMtp(sequence: Sequence): boolean {
+    const { mode, cost } = this.#parts;
+    if (mode.kind !== 'auto' || cost === null) return true;
+    const context = sequence.knownLen;
+    const plain = 1 / cost.step(1, context);
+    return (1 + (this.#mtpRight[0] as number)) / (cost.step(2, context) + cost.draft(context)) > plain;
+  }
+
+  async #planAuto(
+    sequence: Sequence,
+    plan: Plan,
+    { room, together }: { room: number; together: number },
+  ): Promise<void> {
+    const { cost, maxNodes } = this.#parts;
+    const tree = new CandidateTree(this.#calibration.probability, room);
+    addSuffixDrafts(tree, plan.index, { steps: room, nodes: suffixNodes });
+    const context = sequence.knownLen;
+    const others = together - 1;
+    const stepMs = (rows: number): number => cost?.step(rows + others, context) ?? 1 + 0.1 * rows;
+    const spentMs =
+      plan.first === null
+        ? 0
+        : await this.#addMtp(sequence, tree, {
+            first: plan.first,
+            room,
+            stepMs,
+            draftMs: cost?.draft(context) ?? 0,
+          });
+    const scores = tree.scores().slice(0, Math.floor(maxNodes / Math.max(1, together)));
+    const chosen = tree.best(bestNodeCount(scores, stepMs, spentMs));
+    plan.tree = chosen.tree;
+    plan.claims = chosen.chosen.map((candidate) => tree.nodes[candidate] as Plan['claims'][number]);
+  }
+
+  /** Grows the MTP chain while another pass is expected to pay; returns what the passes cost. */
+  async #addMtp(
+    sequence: Sequence,
+    tree: CandidateTree,
+    {
+      first,
+      room,
+      stepMs,
+      draftMs,
+    }: {
+      first: { list: DepthList; row: number };
+      room: number;
+      stepMs: (rows: number) => number;
+      draftMs: number;
+    },
+  ): Promise<number> {
+    const { mtp } = this.#parts;
+    let spentMs = draftMs;
+    let { list, row } = first;
+    let parent = -1;
+    const parents: number[] = [];
+    for (let depth = 0; depth < room; depth++) {
+      const added = list.ids
+        .slice(0, 3)
+        .map((id, i) => tree.add(parent, id, 'mtp', Math.exp(list.logProbs[i] ?? Number.NEGATIVE_INFINITY)));
+      parent = added[0] ?? -1;
+      const node = tree.nodes[parent];
+      if (node === undefined || mtp === null || depth + 1 >= room) break;
+      const scores = tree.scores();
+      const count = bestNodeCount(scores, stepMs, spentMs);
+      const tokens = 1 + scores.slice(0, count).reduce((a, b) => a + b, 0);
+      const gain = node.score * (this.#mtpRight[depth + 1] ?? 0);
+      if ((tokens + gain) / (stepMs(count + 2) + spentMs + draftMs) <= tokens / (stepMs(count + 1) + spentMs))
+        break;
+      parents.push(depth - 1);
+      const nodes = [{ id: node.id, depth, fromRow: row }];
+      const [[next] = []] = await mtp.expand([{ sequence, parents, nodes }], depth === 0 ? 'fill' : 'pass');
+      if (next === undefined) break;
+      ({ list, row } = next);
+      spentMs += draftMs;
+    }
+    return spentMs;
+  }
+
+  #noteMtp(plan: Plan, accepted: ReadonlySet<number>, tree: DraftTree): void {
+    for (const [node, { source, depth }] of plan.claims.entries()) {
+      if (source === 'suffix') continue;
+      const parent = tree.parents[node] as number;
+      const isFirst = !plan.claims.some(
+        (other, i) => i < node && other.source !== 'suffix' && tree.parents[i] === parent,
+      );
+      if (!isFirst || !(parent < 0 || accepted.has(parent))) continue;
+      const before = this.#mtpRight[depth] ?? 0.7;
+      this.#mtpRight[depth] = before + 0.05 * ((accepted.has(node) ? 1 : 0) - before);
+    }
+  }
+
+  // ---- fixed shapes -------------------------------------------------------------------------------------
+
+  async #planShape(
+    sequence: Sequence,
+    plan: Plan,
+    { mode, room }: { mode: Shape; room: number },
+  ): Promise<void> {
+    const steps = Math.min(mode.steps, room);
+    const { mtp } = this.#parts;
+    if (mtp === null) plan.tree = this.#suffixShape(plan, steps, mode);
+    else if (plan.first === null) plan.tree = emptyTree;
+    else if (mode.kind === 'full')
+      plan.tree = await this.#fullShape(sequence, plan.first, { steps, mode, mtp });
+    else
+      plan.tree = growSharedTree(
+        await this.#greedyLists(sequence, plan.first, { steps, topK: mode.topK, mtp }),
+        mode.nodes,
+      );
+    const depths = depthsOf(plan.tree);
+    plan.claims = depths.map((depth) => ({ source: mtp === null ? 'suffix' : 'mtp', depth, claim: 0.5 }));
+  }
+
+  /** Without MTP weights the shape is filled with what followed the same words before. */
+  #suffixShape(plan: Plan, steps: number, mode: Shape): DraftTree {
+    const tree = new CandidateTree((_source, _depth, claim) => Math.min(0.999, claim), steps);
+    addSuffixDrafts(tree, plan.index, { steps, nodes: mode.kind === 'chain' ? steps : mode.nodes - 1 });
+    return tree.best(mode.nodes - 1).tree;
+  }
+
+  async #greedyLists(
+    sequence: Sequence,
+    first: { list: DepthList; row: number },
+    { steps, topK, mtp }: { steps: number; topK: number; mtp: MtpLayer },
+  ): Promise<DepthList[]> {
+    const cut = ({ ids, logProbs }: DepthList): DepthList => ({
+      ids: ids.slice(0, topK),
+      logProbs: logProbs.slice(0, topK),
+    });
+    const lists = [cut(first.list)];
+    let { list, row } = first;
+    const parents: number[] = [];
+    while (lists.length < steps) {
+      const depth = lists.length - 1;
+      parents.push(depth - 1);
+      const nodes = [{ id: list.ids[0] ?? 0, depth, fromRow: row }];
+      const [[next] = []] = await mtp.expand([{ sequence, parents, nodes }], depth === 0 ? 'fill' : 'pass');
+      if (next === undefined) break;
+      ({ list, row } = next);
+      lists.push(cut(list));
+    }
+    return lists;
+  }
+
+  async #fullShape(
+    sequence: Sequence,
+    first: { list: DepthList; row: number },
+    { steps, mode, mtp }: { steps: number; mode: Shape; mtp: MtpLayer },
+  ): Promise<DraftTree> {
+    const tree = new FullTree(mode.topK);
+    let fresh = tree.expand(-1, first.list);
+    /** Expanded nodes are rows of draft passes: their place among those, and their row in the last pass. */
+    const place = new Map<number, number>();
+    const rowOf = new Map<number, number>([[-1, first.row]]);
+    const parents: number[] = [];
+    for (let depth = 1; depth < steps; depth++) {
+      const frontier = tree.frontier(fresh);
+      if (frontier.length === 0 || parents.length + frontier.length > this.#parts.maxNodes) break;
+      const nodes = frontier.map((index) => {
+        const { id, parent } = tree.nodes[index] as (typeof tree.nodes)[number];
+        parents.push(place.get(parent) ?? -1);
+        place.set(index, parents.length - 1);
+        return { id, depth: depth - 1, fromRow: rowOf.get(parent) ?? 0 };
+      });
+      const [results = []] = await mtp.expand([{ sequence, parents, nodes }], depth === 1 ? 'fill' : 'pass');
+      rowOf.clear();
+      fresh = frontier.flatMap((index, i) => {
+        rowOf.set(index, results[i]?.row ?? 0);
+        return tree.expand(index, results[i]?.list ?? { ids: [], logProbs: [] });
+      });
+    }
+    return tree.best(mode.nodes - 1);
+  }
+}
+
+function depthsOf({ parents }: DraftTree): number[] {
+  const depths: number[] = [];
+  for (const parent of parents) depths.push(parent < 0 ? 0 : (depths[parent] as number) + 1);
+  return depths;
+}
+
+function count(
+  table: Record<string, { drafted: number; accepted: number }>,
+  key: string,
+  isRight: boolean,
+): void {
+  const entry = table[key] ?? { drafted: 0, accepted: 0 };
+  table[key] = { drafted: entry.drafted + 1, accepted: entry.accepted + (isRight ? 1 : 0) };
+}
