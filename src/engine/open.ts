@@ -103,7 +103,9 @@ export async function assembleEngine({
   const mode = parseDraftMode(options.speculation);
   const measured =
     mode.kind === 'auto'
-      ? new CostModel(await loadCosts(folder, { backend, model, pools, contextTokens }))
+      ? new CostModel(
+          await loadCosts(folder, { backend, model, pools, contextTokens, probe: backend.alloc(1) }),
+        )
       : null;
   const speculator = openSpeculator(mode, { backend, model, pools, usable: usableVocab }, measured);
   return new EngineCore({

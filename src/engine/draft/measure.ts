@@ -4,7 +4,7 @@
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Backend, Batch } from '../../backends/index.ts';
+import type { Backend, Batch, Buffer } from '../../backends/index.ts';
 import type { Model, Pools } from '../../models/index.ts';
 import { type CostTable, measuredRows } from './cost-model.ts';
 
@@ -13,12 +13,16 @@ export interface MeasureParts {
   readonly model: Model;
   readonly pools: Pools;
   readonly contextTokens: number;
+  /** Any buffer: reading it waits. */
+  readonly probe: Buffer;
 }
 
 const contexts = [0, 4096, 16_384];
-/** A point is measured until this much time is spent on it, at least `leastRuns` times. */
-const spendMs = 25;
-const leastRuns = 3;
+/** All points are measured in turn, round after round: a disturbance then hits one value of many points, not all of one. */
+const leastRounds = 3;
+const mostRounds = 25;
+/** Rounds beyond the least ones are added while they fit. */
+const spendMs = 2500;
 
 /** The table of the engine folder when it was measured under the same conditions, else a new one, kept there if possible. */
 export async function loadCosts(folder: string | null, parts: MeasureParts): Promise<CostTable> {
@@ -61,16 +65,29 @@ async function measure(parts: MeasureParts, key: string): Promise<CostTable> {
   const { backend, model, pools } = parts;
   const used = contexts.filter((context) => context === 0 || context + 64 <= parts.contextTokens);
   const rows = measuredRows.filter((count) => count <= model.maxRows && count - 1 <= pools.state.maxNodes);
-  const stepMs: number[][] = [];
-  const draftMs: number[] = [];
-  for (const context of used) {
-    const line: number[] = [];
-    for (const count of rows) line.push(await median(parts, () => step(parts, context, count)));
-    stepMs.push(line);
-    if (model.hasMtp) draftMs.push(await median(parts, () => draft(parts, context)));
+  const points = used.flatMap((context) => [
+    ...rows.map((count) => ({ run: () => step(parts, context, count), times: [] as number[] })),
+    ...(model.hasMtp ? [{ run: () => draft(parts, context), times: [] as number[] }] : []),
+  ]);
+  const started = performance.now();
+  // Weights that were never touched are still on disk.
+  points[0]?.run();
+  for (let round = 0; round < mostRounds; round++) {
+    if (round >= leastRounds && performance.now() - started > spendMs) break;
+    for (const { run, times } of points) times.push(await timed(parts, run));
   }
+  const perContext = rows.length + (model.hasMtp ? 1 : 0);
+  const costs = used.map((_, c) =>
+    points.slice(c * perContext, (c + 1) * perContext).map(({ times }) => median(times)),
+  );
   backend.resetState(pools.state, 0);
-  return { key, rows, contexts: used, stepMs, draftMs };
+  return {
+    key,
+    rows,
+    contexts: used,
+    stepMs: costs.map((line) => line.slice(0, rows.length)),
+    draftMs: model.hasMtp ? costs.map((line) => line[rows.length] as number) : [],
+  };
 }
 
 /** One known row and a tree of two branches. */
@@ -99,21 +116,15 @@ function draft(parts: MeasureParts, context: number): void {
   parts.model.forwardMtp(batchOf(parts, context, 1), { hidden, logitRows: Int32Array.of(0) }, parts.pools);
 }
 
-async function median({ backend, model }: MeasureParts, run: () => void): Promise<number> {
-  const out = new Float32Array(1);
-  const probe = backend.alloc(Math.max(1, model.hiddenSize));
-  const times: number[] = [];
+async function timed({ backend, probe }: MeasureParts, run: () => void): Promise<number> {
+  const started = performance.now();
   run();
-  for (let spent = 0; times.length < leastRuns || spent < spendMs; ) {
-    const started = performance.now();
-    run();
-    // Reading waits for the ops before it.
-    await backend.read(probe, 0, out);
-    const ms = performance.now() - started;
-    times.push(ms);
-    spent += ms;
-  }
-  backend.free(probe);
-  times.sort((a, b) => a - b);
-  return times[Math.floor(times.length / 2)] as number;
+  // Reading waits for the ops before it.
+  await backend.read(probe, 0, new Float32Array(1));
+  return performance.now() - started;
+}
+
+function median(times: readonly number[]): number {
+  const sorted = [...times].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] as number;
 }

@@ -1,0 +1,48 @@
+/**
+ * The large version of test/speculation.test.ts: every way of drafting against plain decoding, cold, warm and among four.
+ *
+ *   npx tsx perf/draft-equality.ts [PROMPTS=500]
+ */
+import { loadTokenizer } from '../src/tokenizer/index.ts';
+import { answersOf, differing, draftModes, requestsFor } from '../test/support/draft-modes.ts';
+import { hybridCheckpoints, packedFolders, tinyCheckpoint } from '../test/support/engines.ts';
+import { promptsFor, randomIds } from '../test/support/prompts.ts';
+
+const count = Number(process.argv[2] ?? 500);
+const folders = packedFolders();
+const failures: Record<string, number> = {};
+const models = [
+  {
+    name: 'copse-tiny',
+    checkpoint: tinyCheckpoint,
+    prompts: promptsFor(loadTokenizer(tinyCheckpoint), count),
+  },
+  ...hybridCheckpoints.map((checkpoint, i) => ({
+    name: `golden hybrid ${i}`,
+    checkpoint,
+    prompts: Array.from({ length: count }, (_, n) => [
+      ...randomIds(6 + (n % 30), n, 300),
+      ...randomIds(6 + (n % 30), n, 300),
+    ]),
+  })),
+];
+for (const { name, checkpoint, prompts } of models) {
+  const requests = requestsFor(prompts, 24);
+  const results = [];
+  for (const mode of draftModes) {
+    results.push(await answersOf(mode, { folder: folders.of(checkpoint), contextTokens: 2048 }, requests));
+    console.log(
+      `${name}, ${mode}: ${requests.length} prompts, ${results.at(-1)?.tokensPerStep.toFixed(2)} tokens per step`,
+    );
+  }
+  failures[name] = differing(results).length;
+}
+folders.remove();
+console.log(
+  JSON.stringify({
+    prompts: count,
+    modes: draftModes,
+    conditions: ['cold', 'warm', 'among four'],
+    differingAnswers: failures,
+  }),
+);
