@@ -61,5 +61,6 @@ function demoTexts(count: number): string[] {
   const texts = rows
     .map((row) => String(row.content ?? row.tool_results?.[0]?.content ?? ''))
     .filter((text) => text !== '');
-  return Array.from({ length: count }, (_, i) => texts[i % texts.length] ?? '');
+  // No two are alike, also where there are fewer texts than prompts.
+  return Array.from({ length: count }, (_, i) => `${i}. ${texts[i % texts.length] ?? ''}`);
 }

@@ -148,8 +148,10 @@ export class Drafting implements Speculator {
     plan.index.append(sequence.tokens.subarray(plan.indexed, sequence.knownLen));
     plan.indexed = sequence.knownLen;
     const room = Math.min(maxSteps, sequence.maxLen - sequence.knownLen - 1);
-    if (room < 1) plan.tree = emptyTree;
-    else if (this.#parts.mode.kind === 'auto') await this.#planAuto(sequence, plan, { room, together });
+    plan.tree = emptyTree;
+    plan.claims = [];
+    if (room < 1) return;
+    if (this.#parts.mode.kind === 'auto') await this.#planAuto(sequence, plan, { room, together });
     else await this.#planShape(sequence, plan, { mode: this.#parts.mode as Shape, room });
   }
 
@@ -257,7 +259,7 @@ export class Drafting implements Speculator {
     const steps = Math.min(mode.steps, room);
     const { mtp } = this.#parts;
     if (mtp === null) plan.tree = this.#suffixShape(plan, steps, mode);
-    else if (plan.first === null) plan.tree = emptyTree;
+    else if (plan.first === null) return;
     else if (mode.kind === 'full')
       plan.tree = await this.#fullShape(sequence, plan.first, { steps, mode, mtp });
     else
