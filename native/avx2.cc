@@ -1,6 +1,6 @@
 // AVX2 and FMA: a tile in two halves of 8 outputs. The biased table keeps products below 2^15, so maddubs never saturates.
 #include "kernels.h"
-#if defined(__AVX2__) && defined(__FMA__)
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #include <immintrin.h>
 #define VL 8
 #define NAME "avx2"
@@ -11,7 +11,10 @@
 #define MIN(a, b) ((vf)_mm256_min_ps((__m256)(a), (__m256)(b)))
 #define MAX(a, b) ((vf)_mm256_max_ps((__m256)(a), (__m256)(b)))
 #define ZERO_BELOW(r, x, low) ((vf)_mm256_and_ps(_mm256_cmp_ps((__m256)(x), (__m256)(low), _CMP_GE_OQ), (__m256)(r)))
-#define BYTES_TO_INTS(p) ((vu)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))))
+// E4M3 as fp16 bits is the value / 256, subnormals included: bit 15 of the shifted sign extension is the sign, bit 14 is cleared.
+#define E4M3_UNITS(p)                                                                                           \
+  ((vf)_mm256_cvtph_ps(_mm_and_si128(                                                                           \
+      _mm_slli_epi16(_mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))), 7), _mm_set1_epi16(short(0xbfff)))))
 #define HALVES_TO_INTS(p) ((vu)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))
 #include <algorithm>
 #include <cmath>
@@ -49,7 +52,7 @@ struct Tile {
 #include "kernels_body.h"
 }  // namespace
 const KernelTable* avx2Kernels() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &table : nullptr;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") ? &table : nullptr;
 }
 }  // namespace copse
 #else

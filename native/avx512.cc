@@ -11,7 +11,10 @@
 #define MIN(a, b) ((vf)_mm512_min_ps((__m512)(a), (__m512)(b)))
 #define MAX(a, b) ((vf)_mm512_max_ps((__m512)(a), (__m512)(b)))
 #define ZERO_BELOW(r, x, low) ((vf)_mm512_maskz_mov_ps(_mm512_cmp_ps_mask((__m512)(x), (__m512)(low), _CMP_GE_OQ), (__m512)(r)))
-#define BYTES_TO_INTS(p) ((vu)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))
+// E4M3 as fp16 bits is the value / 256, subnormals included: bit 15 of the shifted sign extension is the sign, bit 14 is cleared.
+#define E4M3_UNITS(p)                                                                                               \
+  ((vf)_mm512_cvtph_ps(_mm256_and_si256(                                                                            \
+      _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 7), _mm256_set1_epi16(short(0xbfff)))))
 #define HALVES_TO_INTS(p) ((vu)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))))
 #include <algorithm>
 #include <cmath>
@@ -20,6 +23,7 @@
 namespace copse {
 namespace {
 typedef int32_t vi16 __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t Word __attribute__((aligned(1), may_alias));
 // Codes of a tile as unsigned bytes 2 * e2m1 + 12.
 struct Tile {
   __m512i w[4];
@@ -33,8 +37,7 @@ struct Tile {
     w[3] = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(b, 4), low));
   }
   void dot(vi16* out, const int8_t* x, int32_t start) const {
-    int32_t q[4];
-    memcpy(q, x, 16);
+    const Word* q = reinterpret_cast<const Word*>(x);
     __m512i sum = _mm512_set1_epi32(start);
     for (int i = 0; i < 4; ++i) sum = _mm512_dpbusd_epi32(sum, w[i], _mm512_set1_epi32(q[i]));
     out[0] = (vi16)sum;

@@ -9,7 +9,7 @@
 #define MIN(a, b) pick((a) < (b), a, b)
 #define MAX(a, b) pick((a) > (b), a, b)
 #define ZERO_BELOW(r, x, low) pick((x) >= (low), r, set(0.0f))
-#define BYTES_TO_INTS(p) __builtin_convertvector(*reinterpret_cast<const vb*>(p), vu)
+#define E4M3_UNITS(p) e4m3Units(__builtin_convertvector(*reinterpret_cast<const vb*>(p), vu))
 #define HALVES_TO_INTS(p) __builtin_convertvector(*reinterpret_cast<const vh*>(p), vu)
 #include <algorithm>
 #include <cmath>

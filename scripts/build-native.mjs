@@ -21,7 +21,7 @@ const installing = args.includes('--install');
 
 const isaFlags = {
   x64: {
-    'avx2.cc': ['-mavx2', '-mfma'],
+    'avx2.cc': ['-mavx2', '-mfma', '-mf16c'],
     'avx512.cc': [
       '-mavx512f',
       '-mavx512bw',
