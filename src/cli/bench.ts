@@ -1,13 +1,31 @@
 /** `copse bench`: the benchmark against any OpenAI endpoint. */
-import { type Command, Option } from 'commander';
+import { writeFileSync } from 'node:fs';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import pc from 'picocolors';
-import { type BenchMode, type BenchOutcome, type BenchProgress, runBench } from '../bench/index.ts';
+import {
+  type BenchMode,
+  type BenchOutcome,
+  type BenchProgress,
+  checkReport,
+  compareReports,
+  publishSubmission,
+  runBench,
+} from '../bench/index.ts';
+import { UserError } from '../util/index.ts';
 import { parseCount } from './options.ts';
 import { openProgress } from './progress.ts';
 
 interface BenchFlags {
-  readonly config: string;
+  readonly config?: string;
   readonly endpoint?: string;
+  readonly apiKey?: string;
+  readonly watts?: number;
+  readonly kwhPrice?: number;
+  readonly machinePrice?: number;
+  readonly years?: number;
+  readonly cloudInput?: number;
+  readonly cloudCached?: number;
+  readonly cloudOutput?: number;
   readonly model?: string;
   readonly tokenizer?: string;
   readonly reportDir?: string;
@@ -19,11 +37,12 @@ interface BenchFlags {
 }
 
 export function addBench(program: Command): void {
-  program
+  const command = program
     .command('bench')
     .description('run the MLPerf Edge Agentic benchmark against an OpenAI endpoint')
-    .requiredOption('--config <file>', 'benchmark config (YAML)')
+    .option('--config <file>', 'benchmark config (YAML)')
     .option('--endpoint <url>', 'endpoint instead of the one in the config')
+    .option('--api-key <key>', 'API key instead of the one in the config')
     .option('--model <name>', 'served model name instead of the one in the config')
     .option('--tokenizer <folder>', "folder with the served model's tokenizer and template")
     .option('--report-dir <folder>', 'where results go instead of the folder in the config')
@@ -35,11 +54,82 @@ export function addBench(program: Command): void {
     .addOption(new Option('--mode <mode>', 'phases to run').choices(['perf', 'acc', 'both']).default('both'))
     .option('--accuracy-only', 'the same as --mode acc')
     .option('--bfcl <folder>', 'folder with the BFCL v4 data')
+    .option('--watts <w>', 'power of the machine under load, where it is not measured', parseAmount)
+    .option('--kwh-price <amount>', 'price of a kilowatt-hour', parseAmount)
+    .option('--machine-price <amount>', 'price of the machine', parseAmount)
+    .option('--years <n>', 'years over which the machine is written off', parseAmount)
+    .option('--cloud-input <amount>', 'cloud price of a million input tokens', parseAmount)
+    .option('--cloud-cached <amount>', 'cloud price of a million cached input tokens', parseAmount)
+    .option('--cloud-output <amount>', 'cloud price of a million output tokens', parseAmount)
     .option('--json', 'print the report as JSON')
     .action(bench);
+  addCheck(command);
+  addCompare(command);
+  addPublish(command);
+}
+
+function parseAmount(text: string): number {
+  const value = Number(text);
+  if (text.trim() === '' || !Number.isFinite(value) || value < 0)
+    throw new InvalidArgumentError('expected a number from 0');
+  return value;
+}
+
+function addCheck(bench: Command): void {
+  bench
+    .command('check')
+    .description('check a report folder, of copse or of the official tool, against the rules')
+    .argument('<folder>')
+    .option('--json', 'print JSON')
+    .action((folder: string, flags: { json?: boolean }) => {
+      const result = checkReport(folder);
+      if (flags.json) console.log(JSON.stringify(result, null, 2));
+      else {
+        for (const { name, passed, detail } of result.checks)
+          console.log(`${passed ? pc.green('pass') : pc.red('FAIL')} ${name}: ${detail}`);
+        for (const note of result.notes) console.log(pc.dim(note));
+      }
+      if (!result.passed) process.exitCode = 1;
+    });
+}
+
+function addCompare(bench: Command): void {
+  bench
+    .command('compare')
+    .description('lay report folders side by side on one page')
+    .argument('<folders...>')
+    .option('--out <file>', 'page to write', 'compare.html')
+    .action((folders: string[], { out }: { out: string }) => {
+      writeFileSync(out, compareReports(folders));
+      console.log(out);
+    });
+}
+
+function addPublish(bench: Command): void {
+  bench
+    .command('publish')
+    .description('lay a report folder out as a submission, in both layouts that are in use')
+    .argument('<folder>')
+    .requiredOption('--out <folder>', 'where the submission tree begins')
+    .requiredOption('--submitter <name>', 'who submits')
+    .requiredOption('--system <name>', 'name of the system')
+    .action((reportDir: string, flags: { out: string; submitter: string; system: string }) => {
+      const { files, warnings } = publishSubmission({
+        reportDir,
+        outDir: flags.out,
+        submitter: flags.submitter,
+        system: flags.system,
+      });
+      for (const file of files) console.log(file);
+      for (const warning of warnings) console.error(`${pc.yellow('warning')} ${warning}`);
+    });
 }
 
 async function bench(flags: BenchFlags): Promise<void> {
+  if (flags.config === undefined)
+    throw new UserError('bad_option', 'no benchmark config was given', {
+      hint: 'Name one with --config FILE, for example demo/bench.yaml.',
+    });
   const abort = new AbortController();
   process.once('SIGINT', () => abort.abort());
   process.once('SIGTERM', () => abort.abort());
@@ -47,6 +137,7 @@ async function bench(flags: BenchFlags): Promise<void> {
   const outcome = await runBench({
     ...given({
       endpoint: flags.endpoint,
+      apiKey: flags.apiKey,
       model: flags.model,
       tokenizer: flags.tokenizer,
       reportDir: flags.reportDir,
@@ -54,6 +145,15 @@ async function bench(flags: BenchFlags): Promise<void> {
       bfcl: flags.bfcl,
     }),
     config: flags.config,
+    cost: given({
+      watts: flags.watts,
+      pricePerKwh: flags.kwhPrice,
+      machinePrice: flags.machinePrice,
+      years: flags.years,
+      cloudInputPerMillion: flags.cloudInput,
+      cloudCachedInputPerMillion: flags.cloudCached,
+      cloudOutputPerMillion: flags.cloudOutput,
+    }),
     mode: flags.accuracyOnly ? 'acc' : flags.mode,
     signal: abort.signal,
     onProgress: (now) => progress.update(now.done, now.total, describe(now)),

@@ -58,6 +58,7 @@ export function addEngineFlags(command: Command): Command {
     .option('--sequences <n>', 'sequences that share a step', parseCount(1, 64), d.maxSequences)
     .option('--max-waiting <n>', 'requests that may wait for a place', parseCount(0, 100_000), d.maxWaiting)
     .option('--prefill <tokens>', 'prompt tokens computed per step', parseCount(1, 8192), d.prefillTokens)
+    .option('--speculation <mode>', 'off, auto, chain:3, tree:8x2x16, full:4x2x16', d.speculation)
     .addOption(
       new Option('--recipe <name>', 'how a checkpoint is packed')
         .choices(['nvfp4', 'plain'])
