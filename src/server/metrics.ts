@@ -12,6 +12,7 @@ export interface RequestFigures {
 export class Metrics {
   readonly registry = new Registry();
   readonly #engine: Engine;
+  readonly #drafts: DraftMetrics;
   readonly #ttft: Histogram;
   readonly #perToken: Histogram;
   readonly #latency: Histogram;
@@ -21,6 +22,7 @@ export class Metrics {
 
   constructor(engine: Engine) {
     this.#engine = engine;
+    this.#drafts = new DraftMetrics(this.registry);
     const registers = [this.registry];
     const histogram = (name: string, help: string, buckets: number[]): Histogram =>
       new Histogram({ name, help, buckets, registers });
@@ -105,11 +107,62 @@ export class Metrics {
 
   async text(): Promise<string> {
     const stats = await this.#engine.stats();
+    this.#drafts.update(stats);
     for (const { counter, read } of this.#totals) {
       counter.reset();
       counter.inc(read(stats));
     }
     for (const { gauge, read } of this.#gauges) gauge.set(read(stats));
     return this.registry.metrics();
+  }
+}
+
+/** Drafted and accepted tokens by source and by depth, and how well step times are predicted. */
+class DraftMetrics {
+  readonly #bySource: Counter<'source' | 'outcome'>;
+  readonly #byDepth: Counter<'depth' | 'outcome'>;
+  readonly #stepMs: Counter<'kind'>;
+  readonly #meanAccepted: Gauge;
+
+  constructor(registry: Registry) {
+    const registers = [registry];
+    this.#bySource = new Counter({
+      name: 'copse:draft_tokens_by_source_total',
+      help: 'Drafted and accepted tokens by where the draft came from.',
+      labelNames: ['source', 'outcome'],
+      registers,
+    });
+    this.#byDepth = new Counter({
+      name: 'copse:draft_tokens_by_depth_total',
+      help: 'Drafted and accepted tokens by their depth in the tree, 0 = right after the last token.',
+      labelNames: ['depth', 'outcome'],
+      registers,
+    });
+    this.#stepMs = new Counter({
+      name: 'copse:decode_step_milliseconds_total',
+      help: 'Time of decode steps as predicted by the cost table and as measured.',
+      labelNames: ['kind'],
+      registers,
+    });
+    this.#meanAccepted = new Gauge({
+      name: 'copse:mean_accepted_length',
+      help: 'Tokens per step: one, and the drafts that were accepted.',
+      registers,
+    });
+  }
+
+  update({ speculation, steps, acceptedTokens }: EngineStats): void {
+    for (const counter of [this.#bySource, this.#byDepth, this.#stepMs]) counter.reset();
+    for (const [source, { drafted, accepted }] of Object.entries(speculation.bySource)) {
+      this.#bySource.inc({ source, outcome: 'drafted' }, drafted);
+      this.#bySource.inc({ source, outcome: 'accepted' }, accepted);
+    }
+    for (const [depth, { drafted, accepted }] of speculation.byDepth.entries()) {
+      this.#byDepth.inc({ depth: String(depth), outcome: 'drafted' }, drafted);
+      this.#byDepth.inc({ depth: String(depth), outcome: 'accepted' }, accepted);
+    }
+    this.#stepMs.inc({ kind: 'predicted' }, speculation.predictedMs);
+    this.#stepMs.inc({ kind: 'measured' }, speculation.measuredMs);
+    this.#meanAccepted.set(steps === 0 ? 1 : 1 + acceptedTokens / steps);
   }
 }
