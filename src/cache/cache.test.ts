@@ -141,6 +141,16 @@ describe('prefix cache', () => {
     expect(device.run([77, 78])).toBe(0);
   });
 
+  it('lets what lies beyond a short reused prefix go while the lease runs', () => {
+    const device = new Device({ budgetBytes: 2 * 25 + 22 * 10 });
+    device.run(text(80), [8]);
+    const lease = device.start([...text(8), 1, 2]) as Lease;
+    expect(lease.reuse.cachedLen).toBe(8);
+    expect(lease.ensure(4 * 20)).toBe(true);
+    device.cache.check();
+    lease.release();
+  });
+
   it('gives memory of one kind back before the other kind grows', () => {
     const device = new Device({ budgetBytes: 200, snapshotBytes: 50 });
     device.run(text(40));

@@ -33,6 +33,8 @@ export interface CacheStats {
 
 /** A snapshot that a deeper one makes less useful counts as this much older, in acquisitions. */
 const dominatedHandicap = 1000;
+/** More than any clock. */
+const pinnedBonus = 2 ** 50;
 
 export class PrefixCache {
   readonly #options: CacheOptions;
@@ -69,7 +71,9 @@ export class PrefixCache {
     if (found !== null) found.snapshot.lastUse = this.#clock;
     for (const node of match.path) node.lastUse = this.#clock;
     const lease = new Lease(this.#host(), reuse, ids.subarray(0, cachedLen));
-    if (!lease.begin(match.path)) {
+    // Only what the lease rests on is pinned: what lies beyond may still go.
+    const rest = found === null ? null : this.#tree.splitAt(found.node, cachedLen);
+    if (!lease.begin(rest)) {
       lease.release();
       return null;
     }
@@ -92,7 +96,7 @@ export class PrefixCache {
     };
   }
 
-  /** Drops everything that no lease rests on. */
+  /** Drops all snapshots, and all pages that no lease holds. */
   clear(): void {
     while (this.#evictOne());
   }
@@ -108,11 +112,12 @@ export class PrefixCache {
     this.#memory.checkBudget();
   }
 
-  #deepestSnapshot({ path }: Match, limit: number): { position: number; snapshot: Snapshot } | null {
+  #deepestSnapshot({ path }: Match, limit: number): Found | null {
     for (let i = path.length - 1; i >= 0; i--) {
-      let best: { position: number; snapshot: Snapshot } | null = null;
-      for (const [position, snapshot] of present(path[i], 'node').snapshots)
-        if (position <= limit && position > (best?.position ?? 0)) best = { position, snapshot };
+      const node = present(path[i], 'node');
+      let best: Found | null = null;
+      for (const [position, snapshot] of node.snapshots)
+        if (position <= limit && position > (best?.position ?? 0)) best = { node, position, snapshot };
       if (best !== null) return best;
     }
     return null;
@@ -152,7 +157,6 @@ export class PrefixCache {
   #evictOne(): boolean {
     let worst: { node: Node; position: number; age: number } | null = null;
     for (const node of this.#tree.nodes()) {
-      if (node.pins > 0 && node.children.size === 0) continue;
       for (const [position, snapshot] of node.snapshots) {
         const age = usefulness(node, position, snapshot);
         if (worst === null || age < worst.age) worst = { node, position, age };
@@ -168,11 +172,22 @@ export class PrefixCache {
   }
 }
 
-/** The lower, the sooner it goes. Branch points are as young as what passes through them. */
+interface Found {
+  readonly node: Node;
+  readonly position: number;
+  readonly snapshot: Snapshot;
+}
+
+/**
+ * The lower, the sooner it goes. Branch points are as young as what passes through them. What a lease rests on goes last: the
+ * lease itself was restored from it and keeps its pages.
+ */
 function usefulness(node: Node, position: number, snapshot: Snapshot): number {
-  if (position === node.end && node.children.size > 1) return Math.max(snapshot.lastUse, node.lastUse);
+  const pinned = node.pins > 0 ? pinnedBonus : 0;
+  if (position === node.end && node.children.size > 1)
+    return pinned + Math.max(snapshot.lastUse, node.lastUse);
   const deeper = node.children.size > 0 || [...node.snapshots.keys()].some((other) => other > position);
-  return deeper ? snapshot.lastUse - dominatedHandicap : snapshot.lastUse;
+  return pinned + (deeper ? snapshot.lastUse - dominatedHandicap : snapshot.lastUse);
 }
 
 function limitOf(cachedLen: number, matchedLen: number, promptLen: number): ReuseLimit {
@@ -227,16 +242,17 @@ export class Lease {
   }
 
   /** Called once by the cache: takes hold of the reused prefix. */
-  begin(path: readonly Node[]): boolean {
+  begin(rest: Node | null): boolean {
     const { cachedLen } = this.reuse;
     const { tree, memory, pageTokens } = this.#host;
     if (cachedLen === 0) return this.ensure(1);
     const last = Math.floor((cachedLen - 1) / pageTokens);
-    const used = path.filter((node) => node.start < cachedLen);
+    const used: Node[] = [];
+    for (let node = rest; node?.parent; node = node.parent) used.unshift(node);
     const shared = Array.from({ length: last + 1 }, (_, index) => tree.pageOf(used, index, cachedLen));
     for (const page of shared) memory.pages.ref(page);
     for (const page of shared.slice(0, last)) this.#addPage(page);
-    this.#pinned = used.at(-1) ?? null;
+    this.#pinned = rest;
     for (let node = this.#pinned; node !== null; node = node.parent) node.pins++;
     const src = present(shared[last], 'last shared page');
     const dst = this.#host.take('page');

@@ -87,7 +87,7 @@ export class PrefixTree {
     const matched = this.match(ids);
     let node = matched.path.at(-1) ?? this.root;
     if (matched.len < len) {
-      if (node.end > matched.len) node = this.#split(node, matched.len);
+      node = this.splitAt(node, matched.len);
       node = this.#addChild(node, ids.slice(matched.len), pages);
     }
     for (let at: Node | null = node; at !== null; at = at.parent) at.lastUse = clock;
@@ -105,8 +105,9 @@ export class PrefixTree {
     return child;
   }
 
-  /** Cuts a node in two at a token count inside it; returns the upper part. */
-  #split(node: Node, at: number): Node {
+  /** Cuts a node in two at a token count inside it; returns the upper part, or the node itself when it ends there. */
+  splitAt(node: Node, at: number): Node {
+    if (node.end === at) return node;
     const parent = present(node.parent, 'parent');
     const cut = at - node.start;
     const first = Math.floor(node.start / this.#pageTokens);
