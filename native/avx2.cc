@@ -7,6 +7,8 @@
 #define FMA(a, b, c) ((vf)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
 #define FMA1(a, b, c) __builtin_fmaf(a, b, c)
 #define BLOCK_VECTORS 2
+#define SUM(v) sum256((__m256)(v))
+#define LARGEST(v) max256((__m256)(v))
 #define SET(x) ((vf)_mm256_set1_ps(x))
 #define MIN(a, b) ((vf)_mm256_min_ps((__m256)(a), (__m256)(b)))
 #define MAX(a, b) ((vf)_mm256_max_ps((__m256)(a), (__m256)(b)))
@@ -22,6 +24,16 @@
 #include <vector>
 namespace copse {
 namespace {
+inline float sum256(__m256 v) {
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+inline float max256(__m256 v) {
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
 typedef int32_t vi8 __attribute__((vector_size(32), aligned(4), may_alias));
 struct Tile {
   __m256i w[2][4];

@@ -6,7 +6,9 @@
 #define NAME "avx512-vnni"
 #define FMA(a, b, c) ((vf)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #define FMA1(a, b, c) __builtin_fmaf(a, b, c)
-#define BLOCK_VECTORS 2
+#define BLOCK_VECTORS 4
+#define SUM(v) sum256(_mm256_add_ps(_mm512_castps512_ps256((__m512)(v)), _mm512_extractf32x8_ps((__m512)(v), 1)))
+#define LARGEST(v) max256(_mm256_max_ps(_mm512_castps512_ps256((__m512)(v)), _mm512_extractf32x8_ps((__m512)(v), 1)))
 #define SET(x) ((vf)_mm512_set1_ps(x))
 #define MIN(a, b) ((vf)_mm512_min_ps((__m512)(a), (__m512)(b)))
 #define MAX(a, b) ((vf)_mm512_max_ps((__m512)(a), (__m512)(b)))
@@ -22,6 +24,16 @@
 #include <vector>
 namespace copse {
 namespace {
+inline float sum256(__m256 v) {
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+inline float max256(__m256 v) {
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
 typedef int32_t vi16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t Word __attribute__((aligned(1), may_alias));
 // Codes of a tile as unsigned bytes 2 * e2m1 + 12.

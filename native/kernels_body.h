@@ -17,11 +17,8 @@ inline vf set(float x) { return SET(x); }
 inline vf load(const float* p) { return *reinterpret_cast<const vf*>(p); }
 inline void store(float* p, vf v) { *reinterpret_cast<vf*>(p) = v; }
 inline vf pick(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
-inline float sumOf(vf v) {
-  for (int width = VL / 2; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i) v[i] += v[i + width];
-  return v[0];
-}
+inline float sumOf(vf v) { return SUM(v); }
+inline float maxOf(vf v) { return LARGEST(v); }
 
 // exp, relative error below 2e-7; 0 below -87.3.
 inline vf expv(vf x) {
@@ -115,8 +112,7 @@ static void quantize(const QuantBlock& block, const float* x, int inDim) {
         vf v = load(row + i);
         most = MAX((vf)((vu)v & 0x7fffffff), most);
       }
-      float amax = 0;
-      for (int i = 0; i < VL; ++i) amax = std::max(amax, most[i]);
+      const float amax = maxOf(most);
       block.scales[g * block.rows + r] = amax / 127.0f;
       const float inverse = amax == 0 ? 0 : 127.0f / amax;
       for (int tile = t; tile < end; ++tile) {
@@ -275,7 +271,7 @@ static float logSumExp(const float* x, int count) {
 
 // ---- attention -----------------------------------------------------------------------------------------------
 
-// Running softmax of one query: its scaled vector, maximum, sum and output.
+// Running softmax of one query: its vector, maximum, sum and output.
 struct Query {
   const float* q;
   float* out;
@@ -283,12 +279,22 @@ struct Query {
   int limit;  // positions it sees
 };
 
-// out[i][0..V vectors) = sum over n of a[i][n] * rows[n][..]: the two products of attention, Q of them side by side.
+// Keys and values of `blocks` pages that follow each other, decoded: kt [dim][blocks * pad], v [blocks * tokens][dimPad].
+// p: per query the weights of all blocks, then one fade per block.
+struct Keys {
+  float *kt, *v, *p;
+  int blocks, tokens, pad, dim, dimPad;
+  float scale;
+  int columns() const { return blocks * pad; }
+  int stride() const { return columns() + blocks; }
+};
+
+// sums[i][..] += sum over k < n of a[i][k] * rows[k][..]: the two products of attention, Q of them side by side.
 template <int Q, int V>
-inline void products(vf (&sums)[Q][V], const float* const* a, const float* rows, int n, int stride) {
-  for (int k = 0; k < n; ++k) {
+inline void products(vf (&sums)[Q][V], const float* const* a, const float* rows, int n, size_t stride) {
+  for (int k = 0; k < n; ++k, rows += stride) {
     vf row[V];
-    for (int v = 0; v < V; ++v) row[v] = load(rows + size_t(k) * stride + v * VL);
+    for (int v = 0; v < V; ++v) row[v] = load(rows + v * VL);
     for (int i = 0; i < Q; ++i) {
       const vf factor = set(a[i][k]);
       for (int v = 0; v < V; ++v) sums[i][v] = FMA(factor, row[v], sums[i][v]);
@@ -297,152 +303,202 @@ inline void products(vf (&sums)[Q][V], const float* const* a, const float* rows,
 }
 
 template <int Q, int V>
-static void scoreColumns(Query* queries, const float* kt, int c, int pad, int dim, float scale, float* p, int stride) {
+inline void scoreColumns(const Query* queries, const Keys& keys, int c) {
   vf sums[Q][V];
   const float* q[Q];
   for (int i = 0; i < Q; ++i) {
     q[i] = queries[i].q;
     for (int v = 0; v < V; ++v) sums[i][v] = set(0.0f);
   }
-  products<Q, V>(sums, q, kt + c, dim, pad);
+  products<Q, V>(sums, q, keys.kt + c, keys.dim, keys.columns());
+  const vf scale = set(keys.scale);
   for (int i = 0; i < Q; ++i)
-    for (int v = 0; v < V; ++v) store(p + i * stride + c + v * VL, sums[i][v] * set(scale));
+    for (int v = 0; v < V; ++v) store(keys.p + i * keys.stride() + c + v * VL, sums[i][v] * scale);
 }
 
 template <int Q, int V>
-static void valueColumns(Query* queries, const float* values, int d, int tokens, int dimPad, const float* p, int stride, int pad) {
+inline void valueColumns(const Query* queries, const Keys& keys, int block, int d) {
   vf sums[Q][V];
   const float* weights[Q];
   for (int i = 0; i < Q; ++i) {
-    weights[i] = p + i * stride;
-    for (int v = 0; v < V; ++v) sums[i][v] = load(queries[i].out + d + v * VL) * set(p[i * stride + pad]);
+    const float* p = keys.p + i * keys.stride();
+    weights[i] = p + block * keys.pad;
+    const vf fade = set(p[keys.columns() + block]);
+    for (int v = 0; v < V; ++v) sums[i][v] = load(queries[i].out + d + v * VL) * fade;
   }
-  products<Q, V>(sums, weights, values + d, tokens, dimPad);
+  products<Q, V>(sums, weights, keys.v + size_t(block) * keys.tokens * keys.dimPad + d, keys.tokens, keys.dimPad);
   for (int i = 0; i < Q; ++i)
     for (int v = 0; v < V; ++v) store(queries[i].out + d + v * VL, sums[i][v]);
 }
 
-// Q queries against one block of keys (kt transposed [dim][pad], values [tokens][dimPad]); keys from each query's limit on
-// are masked.
+// Scores of one block become weights; `seen` keys count, the others get weight 0.
+inline void soften(Query& query, float* row, float* fade, int pad, int seen) {
+  if (seen <= 0) {
+    memset(row, 0, size_t(pad) * 4);
+    *fade = 1.0f;
+    return;
+  }
+  for (int j = seen; j < pad; ++j) row[j] = -INFINITY;
+  vf highest = load(row);
+  for (int k = VL; k < pad; k += VL) highest = MAX(load(row + k), highest);
+  const float most = std::max(query.most, maxOf(highest));
+  // exp(0) is exactly 1, so skipping it changes nothing.
+  *fade = most == query.most ? 1.0f : exp1(query.most - most);
+  const vf top = set(most);
+  vf sums = set(0.0f);
+  for (int k = 0; k < pad; k += VL) {
+    const vf e = expv(load(row + k) - top);
+    store(row + k, e);
+    sums += e;
+  }
+  query.sum = FMA1(query.sum, *fade, sumOf(sums));
+  query.most = most;
+}
+
+// Q queries against the blocks that begin at position `from`.
 template <int Q>
-static void attendBlock(Query* queries, const float* kt, const float* values, int from, int tokens, int pad, int dim, int dimPad, float scale, float* p) {
-  const int stride = pad + 1;  // probabilities of one query, then its fade
+static void attendBlocks(Query* queries, const Keys& keys, int from) {
   constexpr int V = BLOCK_VECTORS;
   int c = 0;
-  for (; c + V * VL <= pad; c += V * VL) scoreColumns<Q, V>(queries, kt, c, pad, dim, scale, p, stride);
-  for (; c < pad; c += VL) scoreColumns<Q, 1>(queries, kt, c, pad, dim, scale, p, stride);
-  for (int i = 0; i < Q; ++i) {
-    Query& query = queries[i];
-    float* row = p + i * stride;
-    const int seen = std::min(tokens, query.limit - from);
-    for (int j = std::max(seen, 0); j < pad; ++j) row[j] = -INFINITY;
-    vf highest = set(query.most);
-    for (int k = 0; k < pad; k += VL) highest = MAX(load(row + k), highest);
-    float most = highest[0];
-    for (int k = 1; k < VL; ++k) most = std::max(most, highest[k]);
-    const float fade = query.most == -INFINITY ? 0.0f : exp1(query.most - most);
-    vf sums = set(0.0f);
-    for (int k = 0; k < pad; k += VL) {
-      const vf e = expv(load(row + k) - set(most));
-      store(row + k, e);
-      sums += e;
+  for (; c + V * VL <= keys.columns(); c += V * VL) scoreColumns<Q, V>(queries, keys, c);
+  for (; c < keys.columns(); c += VL) scoreColumns<Q, 1>(queries, keys, c);
+  for (int block = 0; block < keys.blocks; ++block) {
+    for (int i = 0; i < Q; ++i) {
+      float* p = keys.p + i * keys.stride();
+      const int seen = std::min(keys.tokens, queries[i].limit - from - block * keys.tokens);
+      soften(queries[i], p + block * keys.pad, p + keys.columns() + block, keys.pad, seen);
     }
-    query.sum = FMA1(query.sum, fade, sumOf(sums));
-    query.most = most;
-    row[pad] = fade;
+    int d = 0;
+    for (; d + V * VL <= keys.dimPad; d += V * VL) valueColumns<Q, V>(queries, keys, block, d);
+    for (; d < keys.dimPad; d += VL) valueColumns<Q, 1>(queries, keys, block, d);
   }
-  int d = 0;
-  for (; d + V * VL <= dimPad; d += V * VL) valueColumns<Q, V>(queries, values, d, tokens, dimPad, p, stride, pad);
-  for (; d < dimPad; d += VL) valueColumns<Q, 1>(queries, values, d, tokens, dimPad, p, stride, pad);
+}
+
+static void attend(Query* queries, int count, const Keys& keys, int from) {
+  int i = 0;
+  for (; i + 6 <= count; i += 6) attendBlocks<6>(queries + i, keys, from);
+  for (; i + 3 <= count; i += 3) attendBlocks<3>(queries + i, keys, from);
+  for (; i + 2 <= count; i += 2) attendBlocks<2>(queries + i, keys, from);
+  for (; i < count; ++i) attendBlocks<1>(queries + i, keys, from);
+}
+
+// out [rows, outStride] = p [rows, columns] in the pool's type, before any scale.
+template <KvType type>
+inline void decodeRows(float* out, size_t outStride, const uint8_t* p, int rows, int columns) {
+  constexpr size_t bytes = type == KvType::fp8 ? 1 : type == KvType::bf16 ? 2 : 4;
+  for (int r = 0; r < rows; ++r, out += outStride, p += columns * bytes) {
+    int i = 0;
+    for (; i + VL <= columns; i += VL) store(out + i, decodeV<type>(p + i * bytes));
+    for (; i < columns; ++i) out[i] = decode1(type, p + i * bytes);
+  }
+}
+inline void decodeBlock(float* out, size_t outStride, KvType type, const uint8_t* p, int rows, int columns) {
+  if (type == KvType::fp8) decodeRows<KvType::fp8>(out, outStride, p, rows, columns);
+  else if (type == KvType::bf16) decodeRows<KvType::bf16>(out, outStride, p, rows, columns);
+  else decodeRows<KvType::f32>(out, outStride, p, rows, columns);
 }
 
 struct AttentionScratch {
-  std::vector<float> kt, v, out, q, p, raw;
+  std::vector<float> kt, v, out, p, raw;
   std::vector<Query> queries;
+  std::vector<int> path;
 };
+
+// `blocks` pages from `first` on, all below the end of the chain.
+static void fillPages(const AttentionTask& t, Keys& keys, int first, int blocks) {
+  const KvLayout& kv = *t.kv;
+  keys.blocks = blocks;
+  for (int b = 0; b < blocks; ++b) {
+    const int page = t.segment->pages[first + b];
+    decodeBlock(keys.kt + b * keys.pad, keys.columns(), kv.type, kv.block(page, t.layer, 0, t.kvHead), keys.dim, keys.tokens);
+    decodeBlock(keys.v + size_t(b) * keys.tokens * keys.dimPad, keys.dimPad, kv.type, kv.block(page, t.layer, 1, t.kvHead), keys.tokens, keys.dim);
+  }
+}
+
+// One block that is not full: page content below the end of the chain, then nodes of a path, then zeros, so that masked keys
+// meet finite values only.
+static void fillPart(const AttentionTask& t, Keys& keys, float* raw, int block, const int* nodes, int nodeCount) {
+  const KvLayout& kv = *t.kv;
+  const int P = keys.tokens, from = block * P, end = t.segment->end();
+  int filled = std::max(0, std::min(P, end - from));
+  keys.blocks = 1;
+  if (filled > 0) fillPages(t, keys, block, 1);
+  for (int n = std::max(0, from - end); n < nodeCount && filled < P; ++n, ++filled) {
+    decodeBlock(raw, 0, kv.type, kv.node(t.segment->slot, t.layer, 0, t.kvHead, nodes[n]), 1, keys.dim);
+    for (int d = 0; d < keys.dim; ++d) keys.kt[d * keys.pad + filled] = raw[d];
+    decodeBlock(keys.v + filled * keys.dimPad, 0, kv.type, kv.node(t.segment->slot, t.layer, 1, t.kvHead, nodes[n]), 1, keys.dim);
+  }
+  for (int j = filled; j < P; ++j) {
+    for (int d = 0; d < keys.dim; ++d) keys.kt[d * keys.pad + j] = 0;
+    memset(keys.v + j * keys.dimPad, 0, size_t(keys.dimPad) * 4);
+  }
+}
+
+// The blocks of a task: whole pages for all rows, several at a time; then for the chain the page it ends in, and for every node the
+// blocks that hold its ancestors.
+static void attendTask(const AttentionTask& t, AttentionScratch& s, Keys& keys, int most) {
+  const Segment& seg = *t.segment;
+  const int P = keys.tokens, group = t.heads / t.kv->kvHeads, rows = t.rowTo - t.rowFrom;
+  const int whole = std::min(seg.end() / P, (most + P - 1) / P), together = keys.blocks;
+  int first = 0;
+  auto skipBefore = [&](int position, int count) {
+    while (first < count && s.queries[size_t(first) * group].limit <= position) ++first;
+  };
+  for (int block = 0; block < whole; block += keys.blocks) {
+    fillPages(t, keys, block, std::min(together, whole - block));
+    skipBefore(block * P, rows);
+    attend(s.queries.data() + size_t(first) * group, (rows - first) * group, keys, block * P);
+  }
+  const int chainRows = std::max(0, std::min(seg.chainLen, t.rowTo) - t.rowFrom);
+  skipBefore(whole * P, chainRows);
+  if (first < chainRows) {
+    fillPart(t, keys, s.raw.data(), whole, nullptr, 0);
+    attend(s.queries.data() + size_t(first) * group, (chainRows - first) * group, keys, whole * P);
+  }
+  for (int i = chainRows; i < rows; ++i) {
+    Query* query = s.queries.data() + size_t(i) * group;
+    const int count = pathTo(seg.nodeStart + t.rowFrom + i - seg.chainLen, seg.parents, s.path.data());
+    for (int block = whole; block * P < query->limit; ++block) {
+      fillPart(t, keys, s.raw.data(), block, s.path.data(), count);
+      attend(query, group, keys, block * P);
+    }
+  }
+}
 
 static void attention(const AttentionTask& t) {
   static thread_local AttentionScratch s;
   const KvLayout& kv = *t.kv;
   const Segment& seg = *t.segment;
-  const int dim = kv.headDim, dimPad = padUp(dim), P = kv.pageTokens, pad = padUp(P), stride = pad + 1;
-  const int group = t.heads / kv.kvHeads;
-  const float scale = 1.0f / std::sqrt(float(dim));
-  s.kt.assign(size_t(dim) * pad, 0);
-  s.v.assign(size_t(P) * dimPad, 0);
-  s.raw.resize(std::max(dim, P));
+  const int dim = kv.headDim, dimPad = padUp(dim), P = kv.pageTokens, pad = padUp(P), group = t.heads / kv.kvHeads;
   const int rows = t.rowTo - t.rowFrom;
+  // About 64 keys at a time give independent sums even to one query, as long as they stay in the first cache.
+  const int together = dim <= 128 ? std::max(1, 64 / pad) : 1;
+  s.kt.assign(size_t(dim) * pad * together, 0);
+  s.v.assign(size_t(P) * dimPad * together, 0);
+  s.p.resize(size_t(6) * (pad + 1) * together);
+  s.raw.resize(dim);
+  s.path.resize(kv.maxNodes);
   s.out.assign(size_t(rows) * group * dimPad, 0);
   s.queries.resize(size_t(rows) * group);
-  s.p.resize(size_t(4) * stride);
-  std::vector<int> path(kv.maxNodes);
-  for (int i = 0; i < rows; ++i) {
-    const int row = t.rowFrom + i;
-    const int limit = row < seg.chainLen ? seg.ctxLen + row + 1
-                                         : seg.end() + pathTo(seg.nodeStart + row - seg.chainLen, seg.parents, path.data());
-    for (int h = 0; h < group; ++h) {
-      const int head = t.kvHead * group + h;
-      s.queries[i * group + h] = {t.q + (size_t(seg.firstRow + row) * t.heads + head) * dim,
-                                  s.out.data() + (size_t(i) * group + h) * dimPad, -INFINITY, 0.0f, limit};
-    }
-  }
-  // Keys and values of one block: page content below seg.end(), then the nodes of a path.
-  auto fill = [&](int block, const int* nodes, int nodeCount) {
-    const int from = block * P;
-    const int fromPage = std::max(0, std::min(P, seg.end() - from));
-    if (fromPage > 0) {
-      const int page = seg.pages[block];
-      const uint8_t* k = kv.block(page, t.layer, 0, t.kvHead);
-      const uint8_t* v = kv.block(page, t.layer, 1, t.kvHead);
-      for (int d = 0; d < dim; ++d) decodeMany(s.kt.data() + d * pad, kv.type, k + size_t(d) * P * kv.valueBytes, fromPage, t.kScale);
-      for (int j = 0; j < fromPage; ++j) decodeMany(s.v.data() + j * dimPad, kv.type, v + size_t(j) * dim * kv.valueBytes, dim, t.vScale);
-    }
-    int filled = fromPage;
-    for (int n = std::max(0, from - seg.end()); n < nodeCount && filled < P; ++n, ++filled) {
-      decodeMany(s.raw.data(), kv.type, kv.node(seg.slot, t.layer, 0, t.kvHead, nodes[n]), dim, t.kScale);
-      for (int d = 0; d < dim; ++d) s.kt[d * pad + filled] = s.raw[d];
-      decodeMany(s.v.data() + filled * dimPad, kv.type, kv.node(seg.slot, t.layer, 1, t.kvHead, nodes[n]), dim, t.vScale);
-    }
-    // Masked keys meet finite values only.
-    for (int j = filled; j < P; ++j) {
-      for (int d = 0; d < dim; ++d) s.kt[d * pad + j] = 0;
-      memset(s.v.data() + j * dimPad, 0, size_t(dimPad) * 4);
-    }
-  };
-  auto attend = [&](Query* queries, int count, int block) {
-    int i = 0;
-    for (; i + 4 <= count; i += 4) attendBlock<4>(queries + i, s.kt.data(), s.v.data(), block * P, P, pad, dim, dimPad, scale, s.p.data());
-    for (; i + 2 <= count; i += 2) attendBlock<2>(queries + i, s.kt.data(), s.v.data(), block * P, P, pad, dim, dimPad, scale, s.p.data());
-    for (; i < count; ++i) attendBlock<1>(queries + i, s.kt.data(), s.v.data(), block * P, P, pad, dim, dimPad, scale, s.p.data());
-  };
-  // Chain rows and the blocks wholly below the nodes are shared; blocks with nodes are filled per row.
-  const int shared = seg.end() / P;
+  Keys keys{s.kt.data(), s.v.data(), s.p.data(), together, P, pad, dim, dimPad, t.kScale * unitOf(kv.type) / std::sqrt(float(dim))};
   int most = 0;
-  for (const Query& query : s.queries) most = std::max(most, query.limit);
-  const int chainRows = std::max(0, std::min(seg.chainLen, t.rowTo) - t.rowFrom);
-  for (int block = 0; block * P < most; ++block) {
-    const bool whole = block < shared;
-    const int count = whole ? rows : chainRows;
-    int first = 0;
-    while (first < count && s.queries[size_t(first) * group].limit <= block * P) ++first;
-    if (first < count) {
-      fill(block, nullptr, 0);
-      attend(s.queries.data() + size_t(first) * group, (count - first) * group, block);
-    }
-    if (whole) continue;
-    for (int i = chainRows; i < rows; ++i) {
-      Query* query = s.queries.data() + size_t(i) * group;
-      if (query->limit <= block * P) continue;
-      const int count = pathTo(seg.nodeStart + t.rowFrom + i - seg.chainLen, seg.parents, path.data());
-      fill(block, path.data(), count);
-      attend(query, group, block);
+  for (int i = 0; i < rows; ++i) {
+    const int row = t.rowFrom + i, node = seg.nodeStart + row - seg.chainLen;
+    const int limit = row < seg.chainLen ? seg.ctxLen + row + 1 : seg.end() + pathTo(node, seg.parents, s.path.data());
+    most = std::max(most, limit);
+    for (int h = 0; h < group; ++h) {
+      const float* q = t.q + (size_t(seg.firstRow + row) * t.heads + t.kvHead * group + h) * dim;
+      s.queries[i * group + h] = {q, s.out.data() + (size_t(i) * group + h) * dimPad, -INFINITY, 0.0f, limit};
     }
   }
+  attendTask(t, s, keys, most);
+  const float scale = t.vScale * unitOf(kv.type);
   for (int i = 0; i < rows; ++i)
     for (int h = 0; h < group; ++h) {
       const Query& query = s.queries[i * group + h];
       float* out = t.out + (size_t(seg.firstRow + t.rowFrom + i) * t.heads + t.kvHead * group + h) * dim;
-      for (int d = 0; d < dim; ++d) out[d] = query.out[d] / query.sum;
+      const float factor = scale / query.sum;
+      for (int d = 0; d < dim; ++d) out[d] = query.out[d] * factor;
     }
 }
 

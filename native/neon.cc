@@ -8,7 +8,9 @@
 #define NAME "neon-dotprod"
 #define FMA(a, b, c) ((vf)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
 #define FMA1(a, b, c) __builtin_fmaf(a, b, c)
-#define BLOCK_VECTORS 2
+#define BLOCK_VECTORS 4
+#define SUM(v) (((v)[0] + (v)[2]) + ((v)[1] + (v)[3]))
+#define LARGEST(v) vmaxvq_f32((float32x4_t)(v))
 #define SET(x) (vf{x, x, x, x})
 #define MIN(a, b) pick((a) < (b), a, b)
 #define MAX(a, b) pick((a) > (b), a, b)

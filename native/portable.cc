@@ -5,6 +5,8 @@
 #define FMA(a, b, c) ((a) * (b) + (c))
 #define FMA1(a, b, c) ((a) * (b) + (c))
 #define BLOCK_VECTORS 2
+#define SUM(v) (((v)[0] + (v)[2]) + ((v)[1] + (v)[3]))
+#define LARGEST(v) std::max(std::max((v)[0], (v)[2]), std::max((v)[1], (v)[3]))
 #define SET(x) (vf{x, x, x, x})
 #define MIN(a, b) pick((a) < (b), a, b)
 #define MAX(a, b) pick((a) > (b), a, b)
