@@ -2,12 +2,12 @@
  * Where text meets the engine: messages become token ids with their message boundaries, token ids become reasoning, content
  * and tool calls. Control tokens come from the template alone, unless `trustMessages` restores what the reference does.
  */
-import { type ChatTemplate, OutputReader, type ReaderEvent, withParsedArguments } from '../chat/index.ts';
-import type { Engine, GenerateRequest, GenerationEvent, TokenLogprob } from '../engine/index.ts';
-import { StreamDecoder, type Tokenizer } from '../tokenizer/index.ts';
+import { type ChatTemplate, withParsedArguments } from '../chat/index.ts';
+import type { Engine, GenerateRequest, TokenLogprob } from '../engine/index.ts';
+import type { Tokenizer } from '../tokenizer/index.ts';
 import { present, UserError } from '../util/index.ts';
-import { StopStrings } from './stop-strings.ts';
-import type { ChatRequest, Delta, GenerationOptions, TextLogprob, TextRequest, Usage } from './types.ts';
+import { AnswerText } from './answer-text.ts';
+import type { ChatRequest, Delta, GenerationOptions, TextLogprob, TextRequest } from './types.ts';
 
 export interface CompletionParts {
   readonly engine: Engine;
@@ -26,8 +26,6 @@ interface Prompt {
   readonly opensThinking: boolean;
 }
 
-type EngineEnd = Extract<GenerationEvent, { type: 'end' }>;
-
 export class Completion {
   readonly engine: Engine;
   readonly tokenizer: Tokenizer;
@@ -42,12 +40,17 @@ export class Completion {
   /** Streams an answer to a conversation. Throws UserError before the first delta for what can not be run. */
   async *chat(request: ChatRequest, signal?: AbortSignal): AsyncGenerator<Delta> {
     const prompt = this.renderPrompt(request);
-    const reader = new OutputReader({
-      opensThinking: prompt.opensThinking,
-      toolCalls: request.toolChoice === 'auto' && request.tools !== null ? 'parse' : 'text',
-      tools: request.tools,
+    const text = new AnswerText({
+      tokenizer: this.tokenizer,
+      stop: request.stop,
+      reader: {
+        opensThinking: prompt.opensThinking,
+        toolCalls: request.toolChoice === 'auto' && request.tools !== null ? 'parse' : 'text',
+        tools: request.tools,
+      },
+      oneCall: request.parallelToolCalls === false,
     });
-    yield* this.#generate({ prompt, options: request, reader, signal });
+    yield* this.#generate({ prompt, options: request, text, param: 'messages', signal });
   }
 
   /** Streams a continuation of raw text or ids; all of it is content. */
@@ -58,16 +61,12 @@ export class Completion {
         ? this.tokenizer.encode(prompt, { special: this.#parts.trustMessages ? 'parse' : 'plain' })
         : prompt;
     const bad = ids.find((id) => !this.tokenizer.hasId(id));
-    if (bad !== undefined)
-      throw new UserError('invalid_request', `prompt contains the token ${bad}, which does not exist`, {
-        param: 'prompt',
-      });
-    yield* this.#generate({
-      prompt: { ids, boundaries: [], opensThinking: false },
-      options: request,
-      reader: null,
-      signal,
-    });
+    if (bad !== undefined) throw promptError(`contains the token ${bad}, which does not exist`);
+    if (ids.length === 0) throw promptError('has 0 tokens, at least 1 is needed');
+    const { tokenizer } = this;
+    const text = new AnswerText({ tokenizer, stop: request.stop, reader: null, oneCall: false });
+    const raw = { ids, boundaries: [], opensThinking: false };
+    yield* this.#generate({ prompt: raw, options: request, text, param: 'prompt', signal });
   }
 
   /** Token ids and message boundaries of a conversation. */
@@ -98,58 +97,48 @@ export class Completion {
   async *#generate(job: {
     prompt: Prompt;
     options: GenerationOptions;
-    reader: OutputReader | null;
+    text: AnswerText;
+    param: string;
     signal: AbortSignal | undefined;
   }): AsyncGenerator<Delta> {
-    const { prompt, options, reader, signal } = job;
-    const decoder = new StreamDecoder(this.tokenizer);
-    const stops = new StopStrings(options.stop);
+    const { prompt, options, text, signal } = job;
     let completionTokens = 0;
     let cachedTokens = 0;
-    const read = (text: string): Delta[] => {
-      if (text === '') return [];
-      return reader === null ? [{ type: 'content', text }] : reader.push(text).filter(isDelta);
-    };
-    const stopped = new AbortController();
-    const either = signal === undefined ? stopped.signal : AbortSignal.any([signal, stopped.signal]);
-    let reachedStop = false;
-    for await (const event of this.engine.generate(this.#request(prompt, options), either)) {
+    const ended = new AbortController();
+    const either = signal === undefined ? ended.signal : AbortSignal.any([signal, ended.signal]);
+    for await (const event of this.engine.generate(this.#request(prompt, options, job.param), either)) {
       if (event.type === 'start') {
         cachedTokens = event.cachedTokens;
         const { promptTokens, matchedTokens, reuseLimit } = event;
         yield { type: 'start', promptTokens, cachedTokens, matchedTokens, reuseLimit };
       } else if (event.type === 'tokens') {
-        if (reachedStop) continue;
         for (const [i, id] of event.ids.entries()) {
+          if (text.ended) break;
           completionTokens++;
           const logprob = event.logprobs?.[i];
           if (logprob !== undefined) yield { type: 'logprobs', tokens: [this.#textLogprob(logprob)] };
-          const { text, stopped: now } = stops.push(decoder.push(id));
-          yield* read(text);
-          if (!now) continue;
-          reachedStop = true;
-          stopped.abort();
-          break;
+          yield* text.push(id);
         }
+        if (text.ended) ended.abort();
       } else {
-        const rest = reachedStop ? '' : stops.flush() + decoder.flush();
-        yield* read(rest);
-        const finished = reader?.finish();
-        yield* (finished?.events ?? []).filter(isDelta);
+        const { deltas, calledTools } = text.finish();
+        yield* deltas;
         const usage = { promptTokens: prompt.ids.length, cachedTokens, completionTokens };
-        yield finishDelta(event, { usage, reachedStop, calledTools: finished?.calledTools ?? false });
+        const reason = text.ended ? 'stop' : event.reason;
+        const told = reason === 'stop' && calledTools ? 'tool_calls' : reason;
+        yield { type: 'finish', reason: told, usage, stats: event.stats };
       }
     }
   }
 
-  #request(prompt: Prompt, options: GenerationOptions): GenerateRequest {
+  #request(prompt: Prompt, options: GenerationOptions, param: string): GenerateRequest {
     const { contextTokens } = this.engine.info;
     const room = contextTokens - prompt.ids.length;
     if (room < 1)
       throw new UserError(
         'context_length_exceeded',
-        `this model's maximum context length is ${contextTokens} tokens, the prompt has ${prompt.ids.length} and leaves no room for an answer`,
-        { param: 'messages' },
+        `this model's maximum context length is ${contextTokens} tokens, the prompt has ${prompt.ids.length} tokens and leaves no room for an answer`,
+        { param },
       );
     return {
       ids: prompt.ids,
@@ -170,17 +159,8 @@ export class Completion {
   }
 }
 
-/** The end of a call shows in what follows it. */
-function isDelta(event: ReaderEvent): event is Exclude<ReaderEvent, { type: 'tool-end' }> {
-  return event.type !== 'tool-end';
-}
-
-function finishDelta(
-  { reason, stats }: EngineEnd,
-  { usage, reachedStop, calledTools }: { usage: Usage; reachedStop: boolean; calledTools: boolean },
-): Delta {
-  const ended = reachedStop ? 'stop' : reason;
-  return { type: 'finish', reason: ended === 'stop' && calledTools ? 'tool_calls' : ended, usage, stats };
+function promptError(problem: string): UserError {
+  return new UserError('invalid_request', `prompt ${problem}`, { param: 'prompt' });
 }
 
 /** A whole answer from its deltas, for callers that do not stream. */
@@ -189,7 +169,8 @@ export interface Answer {
   readonly content: string;
   readonly toolCalls: readonly { readonly id: string; readonly name: string; readonly arguments: string }[];
   readonly logprobs: readonly TextLogprob[];
-  readonly start: Extract<Delta, { type: 'start' }>;
+  /** null when the request was cancelled while it waited. */
+  readonly start: Extract<Delta, { type: 'start' }> | null;
   readonly finish: Extract<Delta, { type: 'finish' }>;
 }
 
@@ -197,7 +178,7 @@ export async function collectAnswer(deltas: AsyncIterable<Delta>): Promise<Answe
   const text = { reasoning: '', content: '' };
   const calls: { id: string; name: string; arguments: string }[] = [];
   const logprobs: TextLogprob[] = [];
-  let start: Answer['start'] | null = null;
+  let start: Answer['start'] = null;
   let finish: Answer['finish'] | null = null;
   for await (const delta of deltas) {
     if (delta.type === 'start') start = delta;
@@ -212,7 +193,7 @@ export async function collectAnswer(deltas: AsyncIterable<Delta>): Promise<Answe
     ...text,
     toolCalls: calls,
     logprobs,
-    start: present(start, 'start'),
+    start,
     finish: present(finish, 'finish'),
   };
 }

@@ -1,3 +1,11 @@
 export { type Answer, Completion, type CompletionParts, collectAnswer } from './complete.ts';
 export { type ModelOptions, openModel, stopIdsOf } from './open.ts';
-export type { ChatRequest, Delta, GenerationOptions, TextLogprob, TextRequest, Usage } from './types.ts';
+export {
+  type ChatRequest,
+  chatRequest,
+  type Delta,
+  type GenerationOptions,
+  type TextLogprob,
+  type TextRequest,
+  type Usage,
+} from './types.ts';

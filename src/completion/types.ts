@@ -1,7 +1,8 @@
 /** Requests and answers in text: what servers, the CLI and library users speak. */
 import type { ChatMessage, JsonObject, ToolDef } from '../chat/index.ts';
 import type { GenerationStats, ReuseLimit } from '../engine/index.ts';
-import type { SamplingParams } from '../sampling/index.ts';
+import { defaultSampling, type SamplingParams } from '../sampling/index.ts';
+import { UserError } from '../util/index.ts';
 
 export interface GenerationOptions {
   /** Tokens of the answer; null = what the context leaves, which also bounds larger numbers. */
@@ -17,11 +18,35 @@ export interface ChatRequest extends GenerationOptions {
   readonly tools: readonly ToolDef[] | null;
   /** 'none': the model is not told of the tools. */
   readonly toolChoice: 'auto' | 'none';
+  /** false: the answer ends with its first tool call. */
+  readonly parallelToolCalls?: boolean;
   /** null = the completion's default. */
   readonly enableThinking: boolean | null;
   readonly preserveThinking: boolean | null;
   /** Further template variables. */
   readonly templateKwargs: JsonObject;
+}
+
+const chatDefaults: Omit<Required<ChatRequest>, 'messages'> = {
+  tools: null,
+  toolChoice: 'auto',
+  parallelToolCalls: true,
+  enableThinking: null,
+  preserveThinking: null,
+  templateKwargs: {},
+  maxTokens: null,
+  sampling: defaultSampling,
+  stop: [],
+  topLogprobs: null,
+};
+
+/** A request from what differs from the defaults: greedy, as long as the context allows. Unknown names are refused. */
+export function chatRequest(given: Pick<ChatRequest, 'messages'> & Partial<ChatRequest>): ChatRequest {
+  for (const name of Object.keys(given))
+    if (name !== 'messages' && !(name in chatDefaults))
+      throw new UserError('bad_option', `unknown chat option '${name}'`);
+  const defined = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+  return { ...chatDefaults, messages: given.messages, ...defined };
 }
 
 export interface TextRequest extends GenerationOptions {

@@ -1,11 +1,16 @@
-/** The HTTP server: who is asking, in which form, and what happens when something is wrong. */
-import { createHash, randomUUID, timingSafeEqual } from 'node:crypto';
+/**
+ * The OpenAI API over HTTP: routes, and the life of one request: read, generate, send, log.
+ * A client that is gone cancels its generation, at whatever stage it is; one request's failure touches no other.
+ */
+import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
-import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { type Logger, pino } from 'pino';
-import { type JsonValue, parseLossless } from '../chat/index.ts';
+import type { JsonValue } from '../chat/index.ts';
 import { type Completion, collectAnswer, type Delta } from '../completion/index.ts';
 import { UserError } from '../util/index.ts';
+import { checkKey } from './access.ts';
+import { createHttp, listen, stop } from './http.ts';
 import { Metrics } from './metrics.ts';
 import { type AnswerHead, chatBody, type Finish, streamChat, streamText, textBody } from './openai/chat.ts';
 import { errorBody } from './openai/errors.ts';
@@ -15,6 +20,8 @@ export interface ServerOptions {
   readonly completion: Completion;
   /** Name that the model is served under. */
   readonly modelName: string;
+  /** Further names that clients may use. */
+  readonly aliases?: readonly string[];
   readonly host?: string;
   /** 0 = any free port. */
   readonly port: number;
@@ -39,21 +46,13 @@ interface Kind<T> {
 }
 
 export async function startServer(options: ServerOptions): Promise<Server> {
-  const host = options.host ?? '127.0.0.1';
+  if (options.apiKey === '')
+    throw new UserError('bad_option', 'the API key is an empty text', {
+      hint: 'Leave it out to admit everybody.',
+    });
   const app = new App(options);
-  try {
-    const url = await app.http.listen({ host, port: options.port });
-    return { url, close: () => app.close() };
-  } catch (error) {
-    await app.http.close();
-    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE')
-      throw new UserError('bad_option', `port ${options.port} on ${host} is in use`, {
-        hint: 'Stop the other server or choose another --port.',
-      });
-    if ((error as NodeJS.ErrnoException).code === 'EACCES')
-      throw new UserError('bad_option', `port ${options.port} on ${host} is not allowed`);
-    throw error;
-  }
+  const url = await listen(app.http, { host: options.host ?? '127.0.0.1', port: options.port });
+  return { url, close: () => app.close() };
 }
 
 class App {
@@ -68,39 +67,22 @@ class App {
   constructor(options: ServerOptions) {
     this.#options = options;
     this.#log = options.log ?? pino({ enabled: false });
-    this.#metrics = new Metrics(options.completion.engine);
-    this.http = Fastify({
-      bodyLimit: options.bodyLimitBytes ?? 64 * 2 ** 20,
-      forceCloseConnections: 'idle',
-      keepAliveTimeout: 75_000,
+    this.#metrics = new Metrics(options.completion.engine, options.modelName);
+    this.http = createHttp({
+      bodyLimitBytes: options.bodyLimitBytes ?? 64 * 2 ** 20,
+      sendError: (reply, error) => this.#sendError(reply, error),
     });
-    this.#parseBodies();
     this.#routes();
   }
 
   close(): Promise<void> {
-    this.#closing ??= this.#stop();
-    return this.#closing;
-  }
-
-  async #stop(): Promise<void> {
-    const timer = setTimeout(() => {
-      for (const abort of this.#running) abort.abort();
-    }, this.#options.graceMs ?? 10_000);
-    await this.http.close();
-    clearTimeout(timer);
-  }
-
-  #parseBodies(): void {
-    this.http.removeAllContentTypeParsers();
-    // Clients that forget the content type mean JSON too.
-    this.http.addContentTypeParser('*', { parseAs: 'string' }, (_request, body, done) => {
-      try {
-        done(null, parseLossless(String(body)));
-      } catch (error) {
-        done(error instanceof Error ? error : new Error(String(error)));
-      }
+    this.#closing ??= stop(this.http, {
+      graceMs: this.#options.graceMs ?? 10_000,
+      cancel: () => {
+        for (const abort of this.#running) abort.abort();
+      },
     });
+    return this.#closing;
   }
 
   #routes(): void {
@@ -113,12 +95,11 @@ class App {
       owned_by: 'copse',
       max_model_len: completion.engine.info.contextTokens,
     };
-    http.addHook('onRequest', async (request) => this.#authorize(request));
-    http.setErrorHandler((error, _request, reply) => this.#sendError(reply, error));
-    http.setNotFoundHandler((request) => {
-      throw new UserError('not_found', `${request.method} ${request.url} does not exist`);
+    http.addHook('onRequest', async (request, reply) => this.#admit(request, reply));
+    http.get('/health', async () => {
+      await engineAnswers(completion);
+      return { status: 'ok' };
     });
-    http.get('/health', async () => ({ status: 'ok' }));
     http.get('/metrics', async (_request, reply) => {
       reply.type(this.#metrics.registry.contentType);
       return this.#metrics.text();
@@ -146,11 +127,19 @@ class App {
     this.http.post<{ Body: JsonValue }>(path, (request, reply) => this.#answer(request.body, reply, kind));
   }
 
+  #admit(request: FastifyRequest, reply: FastifyReply): void {
+    if (this.#closing !== null) {
+      reply.header('Connection', 'close');
+      throw new UserError('overloaded', 'the server is stopping');
+    }
+    if (request.routeOptions.url !== '/health')
+      checkKey(this.#options.apiKey ?? null, request.headers.authorization);
+  }
+
   async #answer<T>(body: JsonValue, reply: FastifyReply, kind: Kind<T>): Promise<unknown> {
     const startedMs = performance.now();
     const { model, stream, includeUsage, request, unknown } = kind.read(body);
     this.#checkModel(model);
-    if (this.#closing !== null) throw new UserError('overloaded', 'the server is stopping');
     const head: AnswerHead = {
       id: `${kind.idPrefix}-${randomUUID().replaceAll('-', '')}`,
       created: Math.floor(Date.now() / 1000),
@@ -161,25 +150,24 @@ class App {
     this.#running.add(abort);
     // A client that is gone needs no answer: this also fires when the response is complete, then it does nothing.
     reply.raw.on('close', () => abort.abort());
+    if (isGone(reply)) abort.abort();
     const timer = new FirstToken(kind.generate(request, abort.signal));
-    const report = (finish: Finish | null): void =>
-      this.#report(head, { startedMs, firstMs: timer.firstMs, finish });
     try {
-      if (!stream) {
-        const answer = await collectAnswer(timer.deltas());
-        report(answer);
-        return kind.object === 'chat' ? chatBody(head, answer) : textBody(head, answer);
-      }
+      const send = kind.object === 'chat' ? streamChat : streamText;
       const open = (): ServerResponse => {
         reply.hijack();
         return reply.raw;
       };
-      const send = kind.object === 'chat' ? streamChat : streamText;
-      report(await send(timer.deltas(), { head, includeUsage, open }));
-      return reply;
+      const whole = stream ? null : await collectAnswer(timer.deltas());
+      const finish = whole ?? (await send(timer.deltas(), { head, includeUsage, open }));
+      this.#report(head, { startedMs, firstMs: timer.firstMs, finish });
+      if (finish.finish.reason === 'cancelled' && !isGone(reply))
+        throw new UserError('overloaded', 'the server stopped before the answer was complete');
+      if (whole === null) return reply;
+      return kind.object === 'chat' ? chatBody(head, whole) : textBody(head, whole);
     } catch (error) {
       if (!reply.sent) throw error;
-      this.#endBrokenStream(reply.raw, error);
+      this.#endBrokenStream(reply.raw, this.#describe(error, head.id).body);
       return reply;
     } finally {
       this.#running.delete(abort);
@@ -187,26 +175,30 @@ class App {
   }
 
   /** The status is out already: the error goes into the stream, as an event. */
-  #endBrokenStream(response: ServerResponse, error: unknown): void {
-    const { body } = this.#describe(error);
+  #endBrokenStream(response: ServerResponse, body: unknown): void {
     if (!response.destroyed) response.end(`data: ${JSON.stringify(body)}\n\ndata: [DONE]\n\n`);
   }
 
   #sendError(reply: FastifyReply, error: unknown): FastifyReply {
-    const { status, body } = this.#describe(error);
+    const { status, body } = this.#describe(error, null);
     if (status === 429 || status === 503) reply.header('Retry-After', '1');
-    return reply.code(status).send(body);
+    return reply.code(status).type('application/json; charset=utf-8').send(body);
   }
 
-  #describe(error: unknown): ReturnType<typeof errorBody> {
+  /** Logs it too: what a person can mend in a line, a bug with its stack. */
+  #describe(error: unknown, id: string | null): ReturnType<typeof errorBody> {
     const described = errorBody(error);
-    if (described.status >= 500) this.#log.error({ err: error }, 'a request failed');
+    const { status, body } = described;
+    if (status >= 500 && !(error instanceof UserError)) {
+      this.#log.error({ id, err: error }, 'a request failed');
+      this.#metrics.failed();
+    } else this.#log.info({ id, status, ...body.error }, 'refused');
     return described;
   }
 
   #checkModel(model: string): void {
-    const { modelName } = this.#options;
-    if (model !== modelName)
+    const { modelName, aliases = [] } = this.#options;
+    if (model !== modelName && !aliases.includes(model))
       throw new UserError(
         'model_not_found',
         `the model '${model}' does not exist, this server has '${modelName}'`,
@@ -214,29 +206,17 @@ class App {
       );
   }
 
-  #authorize(request: FastifyRequest): void {
-    const { apiKey } = this.#options;
-    if (!apiKey || request.url === '/health') return;
-    const given = /^Bearer (.*)$/.exec(request.headers.authorization ?? '')?.[1] ?? '';
-    const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
-    if (!timingSafeEqual(digest(given), digest(apiKey)))
-      throw new UserError('invalid_api_key', given === '' ? 'no API key was given' : 'the API key is wrong', {
-        hint: 'Send it as `Authorization: Bearer KEY`.',
-      });
-  }
-
   #report(
     head: AnswerHead,
-    { startedMs, firstMs, finish }: { startedMs: number; firstMs: number | null; finish: Finish | null },
+    { startedMs, firstMs, finish }: { startedMs: number; firstMs: number | null; finish: Finish },
   ): void {
     const now = performance.now();
-    if (finish === null) return;
     const { usage, stats, reason } = finish.finish;
     const decodeMs = firstMs === null ? 0 : now - firstMs;
     const later = usage.completionTokens - 1;
     this.#metrics.observe({
       ttftSeconds: firstMs === null ? null : (firstMs - startedMs) / 1000,
-      secondsPerToken: later > 0 ? decodeMs / 1000 / later : null,
+      secondsPerToken: later > 0 && firstMs !== null ? decodeMs / 1000 / later : null,
       seconds: (now - startedMs) / 1000,
       reason,
     });
@@ -246,18 +226,40 @@ class App {
         reused: usage.cachedTokens,
         computed: usage.promptTokens - usage.cachedTokens,
         generated: usage.completionTokens,
-        reuseLimit: finish.start.reuseLimit,
+        reuseLimit: finish.start?.reuseLimit ?? null,
         ttftMs: firstMs === null ? null : round(firstMs - startedMs),
-        tokensPerSecond: later > 0 ? round((1000 * later) / decodeMs) : null,
+        tokensPerSecond: later > 0 && decodeMs > 0 ? round((1000 * later) / decodeMs) : null,
         tokensPerStep: stats.steps === 0 ? 0 : round(usage.completionTokens / stats.steps),
         reason,
       },
-      'answered',
+      reason === 'cancelled' ? 'cancelled' : 'answered',
     );
   }
 }
 
 const round = (value: number): number => Math.round(100 * value) / 100;
+
+/** The client closed the connection before its answer was complete. */
+function isGone({ raw }: FastifyReply): boolean {
+  return raw.destroyed || raw.socket?.destroyed === true;
+}
+
+/** An engine in the middle of a step answers late, which is no failure; one that is gone refuses at once. */
+const healthMs = 500;
+
+async function engineAnswers({ engine }: Completion): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const patience = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, healthMs);
+  });
+  try {
+    await Promise.race([engine.stats(), patience]);
+  } catch {
+    throw new UserError('overloaded', 'the engine is not running');
+  } finally {
+    clearTimeout(timer);
+  }
+}
 
 /** Notes when the first thing the model wrote came by. */
 class FirstToken {

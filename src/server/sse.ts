@@ -6,6 +6,8 @@ export class EventStream {
 
   constructor(response: ServerResponse) {
     this.#response = response;
+    // A connection that breaks in the middle of a write: 'close' follows and cancels the request.
+    response.on('error', () => undefined);
     response.writeHead(200, {
       'Content-Type': 'text/event-stream; charset=utf-8',
       'Cache-Control': 'no-cache',

@@ -26,14 +26,15 @@ export function usageBody({ promptTokens, cachedTokens, completionTokens }: Usag
   };
 }
 
+/** JSON has no -Infinity; OpenAI's least log-probability stands for it. */
+const finite = (logprob: number): number => Math.max(logprob, -9999);
+
 const chatLogprob = ({ token, bytes, logprob, top }: TextLogprob) => ({
   token,
-  logprob,
+  logprob: finite(logprob),
   bytes,
-  top_logprobs: top,
+  top_logprobs: top.map((other) => ({ ...other, logprob: finite(other.logprob) })),
 });
-
-const finishReason = (reason: string): string => (reason === 'cancelled' ? 'stop' : reason);
 
 export function chatBody({ id, created, model }: AnswerHead, answer: Answer) {
   const calls = answer.toolCalls.map((call) => ({
@@ -48,7 +49,7 @@ export function chatBody({ id, created, model }: AnswerHead, answer: Answer) {
     ...(calls.length === 0 ? {} : { tool_calls: calls }),
   };
   const logprobs = answer.logprobs.length === 0 ? null : { content: answer.logprobs.map(chatLogprob) };
-  const choice = { index: 0, message, logprobs, finish_reason: finishReason(answer.finish.reason) };
+  const choice = { index: 0, message, logprobs, finish_reason: answer.finish.reason };
   return {
     id,
     object: 'chat.completion',
@@ -65,7 +66,7 @@ export function textBody({ id, created, model }: AnswerHead, answer: Answer) {
     index: 0,
     text: answer.content,
     logprobs,
-    finish_reason: finishReason(answer.finish.reason),
+    finish_reason: answer.finish.reason,
   };
   return {
     id,
@@ -80,9 +81,9 @@ export function textBody({ id, created, model }: AnswerHead, answer: Answer) {
 function textLogprobs(tokens: readonly TextLogprob[]) {
   return {
     tokens: tokens.map(({ token }) => token),
-    token_logprobs: tokens.map(({ logprob }) => logprob),
+    token_logprobs: tokens.map(({ logprob }) => finite(logprob)),
     top_logprobs: tokens.map(({ top }) =>
-      Object.fromEntries(top.map(({ token, logprob }) => [token, logprob])),
+      Object.fromEntries(top.map(({ token, logprob }) => [token, finite(logprob)])),
     ),
   };
 }
@@ -116,7 +117,7 @@ function chatDelta(delta: Delta): Record<string, unknown> | null {
 export async function streamChat(
   deltas: AsyncIterable<Delta>,
   { head, includeUsage, open }: StreamOptions,
-): Promise<Finish | null> {
+): Promise<Finish> {
   const base = { id: head.id, object: 'chat.completion.chunk', created: head.created, model: head.model };
   const usage = includeUsage ? { usage: null } : {};
   const chunk = (
@@ -148,11 +149,13 @@ export async function streamChat(
 export async function streamText(
   deltas: AsyncIterable<Delta>,
   { head, includeUsage, open }: StreamOptions,
-): Promise<Finish | null> {
+): Promise<Finish> {
   const base = { id: head.id, object: 'text_completion', created: head.created, model: head.model };
+  const usage = includeUsage ? { usage: null } : {};
   const chunk = (text: string, finish: string | null = null, logprobs: unknown = null) => ({
     ...base,
     choices: [{ index: 0, text, logprobs, finish_reason: finish }],
+    ...usage,
   });
   return stream(
     deltas,
@@ -171,10 +174,8 @@ export async function streamText(
   );
 }
 
-export interface Finish {
-  readonly start: Extract<Delta, { type: 'start' }>;
-  readonly finish: Extract<Delta, { type: 'finish' }>;
-}
+/** How an answer began and ended. A cancelled one is left open: whoever cancelled it knows what to say. */
+export type Finish = Pick<Answer, 'start' | 'finish'>;
 
 interface Shape {
   start(): unknown;
@@ -183,14 +184,11 @@ interface Shape {
   usage(body: unknown): unknown;
 }
 
-async function stream(
-  deltas: AsyncIterable<Delta>,
-  options: StreamOptions,
-  shape: Shape,
-): Promise<Finish | null> {
+async function stream(deltas: AsyncIterable<Delta>, options: StreamOptions, shape: Shape): Promise<Finish> {
   let events: EventStream | null = null;
-  let start: Finish['start'] | null = null;
+  let start: Finish['start'] = null;
   for await (const delta of deltas) {
+    if (delta.type === 'finish' && delta.reason === 'cancelled') return { start, finish: delta };
     if (events === null) {
       events = new EventStream(options.open());
       const first = shape.start();
@@ -201,14 +199,14 @@ async function stream(
       const json = shape.delta(delta);
       if (json !== null) await events.send(json);
     } else {
-      await events.send(shape.finish(finishReason(delta.reason)));
+      await events.send(shape.finish(delta.reason));
       if (options.includeUsage) await events.send(shape.usage(usageBody(delta.usage)));
       await events.comment(`usage ${JSON.stringify(usageComment(delta))}`);
       await events.done();
-      return start === null ? null : { start, finish: delta };
+      return { start, finish: delta };
     }
   }
-  return null;
+  throw new Error('an answer ended without its finish');
 }
 
 /** A comment that clients skip and benchmarks may read: what was reused, and how many steps it took. */

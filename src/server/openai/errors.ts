@@ -32,14 +32,18 @@ export function errorBody(error: unknown): { status: number; body: ErrorBody } {
       },
     };
   }
-  // Fastify's own: a body over the limit, a missing content type.
+  // Fastify's own, such as a URL that cannot be decoded.
   const { statusCode, code, message } = error as { statusCode?: number; code?: string; message?: string };
   if (statusCode !== undefined && statusCode >= 400 && statusCode < 500) {
-    const known = statusCode === 413 ? 'request_too_large' : (code ?? null);
     return {
       status: statusCode,
       body: {
-        error: { message: message ?? 'bad request', type: 'invalid_request_error', param: null, code: known },
+        error: {
+          message: message ?? 'bad request',
+          type: 'invalid_request_error',
+          param: null,
+          code: code ?? null,
+        },
       },
     };
   }

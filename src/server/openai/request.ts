@@ -1,14 +1,12 @@
-/** From the JSON of an OpenAI request to a completion request. Defaults are OpenAI's, except that nothing is sampled unasked: temperature 0 must be 0. */
-import {
-  type ChatMessage,
-  isJsonObject,
-  type JsonObject,
-  type JsonValue,
-  type ToolDef,
-} from '../../chat/index.ts';
+/**
+ * From the JSON of an OpenAI request to a completion request. Defaults are OpenAI's. A field of the wrong type or out
+ * of range is refused by its name; what would change the answer and is not supported is refused too, not ignored.
+ */
+import { isJsonObject, JsonNumber, type JsonValue, type ToolDef } from '../../chat/index.ts';
 import type { ChatRequest, GenerationOptions, TextRequest } from '../../completion/index.ts';
 import { defaultSampling, validateSampling } from '../../sampling/index.ts';
 import { Fields, kindOf, wrongField } from '../fields.ts';
+import { readMessages } from './messages.ts';
 
 /** Fields that clients send and that have no meaning here. */
 const ignored = [
@@ -16,7 +14,6 @@ const ignored = [
   'store',
   'metadata',
   'service_tier',
-  'parallel_tool_calls',
   'reasoning_effort',
   'prompt_cache_key',
   'safety_identifier',
@@ -39,12 +36,13 @@ export function readChatRequest(body: JsonValue): ReadRequest<ChatRequest> {
   const model = requiredModel(fields);
   const kwargs = fields.object('chat_template_kwargs') ?? {};
   const { enable_thinking: thinking, preserve_thinking: preserve, ...templateKwargs } = kwargs;
+  const topLevelThinking = fields.boolean('enable_thinking');
   const request: ChatRequest = {
     messages: readMessages(fields),
     tools: readTools(fields),
     toolChoice: readToolChoice(fields),
-    enableThinking:
-      flag(thinking, 'chat_template_kwargs.enable_thinking') ?? fields.boolean('enable_thinking') ?? null,
+    parallelToolCalls: fields.boolean('parallel_tool_calls') ?? true,
+    enableThinking: flag(thinking, 'chat_template_kwargs.enable_thinking') ?? topLevelThinking ?? null,
     preserveThinking: flag(preserve, 'chat_template_kwargs.preserve_thinking') ?? null,
     templateKwargs,
     ...generationOptions(fields, chatLogprobs(fields)),
@@ -99,8 +97,7 @@ function generationOptions(fields: Fields, topLogprobs: number | null): Generati
   const format = fields.object('response_format');
   if (format !== undefined && format.type !== 'text')
     throw wrongField('response_format', `has the type ${kindOf(format.type)}, only text is supported`);
-  const maxTokens = fields.count('max_completion_tokens', 1) ?? fields.count('max_tokens', 1) ?? null;
-  fields.value('max_tokens');
+  const [newer, older] = [fields.count('max_completion_tokens', 1), fields.count('max_tokens', 1)];
   const sampling = validateSampling({
     temperature: fields.number('temperature') ?? 1,
     topK: fields.number('top_k') ?? defaultSampling.topK,
@@ -112,7 +109,7 @@ function generationOptions(fields: Fields, topLogprobs: number | null): Generati
     logitBias: readBias(fields),
     seed: readSeed(fields),
   });
-  return { maxTokens, sampling, stop: readStop(fields), topLogprobs };
+  return { maxTokens: newer ?? older ?? null, sampling, stop: readStop(fields), topLogprobs };
 }
 
 /** Any whole number is a seed; without one, answers differ from request to request. */
@@ -127,7 +124,8 @@ function readBias(fields: Fields): Map<number, number> {
   const bias = fields.object('logit_bias') ?? {};
   return new Map(
     Object.entries(bias).map(([id, value]) => {
-      if (value === null || Number.isNaN(Number(value)) || typeof value === 'string')
+      if (!/^\d{1,9}$/.test(id)) throw wrongField('logit_bias', `has the key '${id}', expected a token id`);
+      if (typeof value !== 'number' && !(value instanceof JsonNumber))
         throw wrongField(`logit_bias.${id}`, `is ${kindOf(value)}, expected a number`);
       return [Number(id), Number(value)];
     }),
@@ -160,15 +158,23 @@ function limitLogprobs(count: number | null, param: string): number | null {
   return count;
 }
 
+/** A text or token ids; a list of one text is that text. */
 function readPrompt(fields: Fields): string | Int32Array {
   const prompt = fields.value('prompt');
   if (typeof prompt === 'string') return prompt;
-  const isIds =
-    Array.isArray(prompt) &&
-    prompt.length > 0 &&
-    prompt.every((id) => typeof id === 'number' && Number.isInteger(id) && id >= 0);
-  if (!isIds) throw wrongField('prompt', `is ${kindOf(prompt)}, expected a text or a list of token ids`);
-  return Int32Array.from(prompt as number[]);
+  if (!Array.isArray(prompt))
+    throw wrongField('prompt', `is ${kindOf(prompt)}, expected a text or a list of token ids`);
+  const items: readonly JsonValue[] = prompt;
+  if (typeof items[0] === 'string') {
+    if (items.length > 1) throw wrongField('prompt', `has ${items.length} entries, only 1 text is supported`);
+    return items[0];
+  }
+  const ids = items.map((id, i) => {
+    const isId = typeof id === 'number' && Number.isInteger(id) && id >= 0 && id < 2 ** 31;
+    if (!isId) throw wrongField(`prompt[${i}]`, `is ${kindOf(id)}, expected a token id`);
+    return id;
+  });
+  return Int32Array.from(ids);
 }
 
 function readTools(fields: Fields): ToolDef[] | null {
@@ -192,72 +198,5 @@ function readToolChoice(fields: Fields): 'auto' | 'none' {
   const choice = fields.value('tool_choice');
   if (choice === undefined || choice === 'auto') return 'auto';
   if (choice === 'none') return 'none';
-  throw wrongField('tool_choice', `is ${kindOf(choice)}, supported are auto and none`);
-}
-
-function readMessages(fields: Fields): ChatMessage[] {
-  const messages = fields.list('messages');
-  if (messages === undefined) throw wrongField('messages', 'is missing');
-  if (messages.length === 0) throw wrongField('messages', 'is an empty list, at least one message is needed');
-  return messages.map((message, i) => readMessage(message, `messages[${i}]`));
-}
-
-function readMessage(message: JsonValue, at: string): ChatMessage {
-  if (!isJsonObject(message)) throw wrongField(at, `is ${kindOf(message)}, expected an object`);
-  const { role, content, reasoning_content: thought, reasoning, tool_calls: calls } = message;
-  if (typeof role !== 'string') throw wrongField(`${at}.role`, `is ${kindOf(role)}, expected a text`);
-  const reasoningText = thought ?? reasoning;
-  if (reasoningText !== undefined && reasoningText !== null && typeof reasoningText !== 'string')
-    throw wrongField(`${at}.reasoning_content`, `is ${kindOf(reasoningText)}, expected a text`);
-  return {
-    ...message,
-    // Newer clients call the system role developer.
-    role: role === 'developer' ? 'system' : role,
-    content: readContent(content, `${at}.content`),
-    ...(typeof reasoningText === 'string' ? { reasoning_content: reasoningText } : {}),
-    tool_calls: readCalls(calls, `${at}.tool_calls`),
-  } as ChatMessage;
-}
-
-function readContent(content: JsonValue | undefined, at: string): string | JsonObject[] | null {
-  if (content === undefined || content === null) return null;
-  if (typeof content === 'string') return content;
-  if (!Array.isArray(content))
-    throw wrongField(at, `is ${kindOf(content)}, expected a text or a list of parts`);
-  return content.map((part: JsonValue, i) => {
-    if (!isJsonObject(part)) throw wrongField(`${at}[${i}]`, `is ${kindOf(part)}, expected an object`);
-    if (part.type !== 'text' && part.type !== 'input_text')
-      throw wrongField(`${at}[${i}].type`, `is ${kindOf(part.type)}, supported is text`);
-    if (typeof part.text !== 'string')
-      throw wrongField(`${at}[${i}].text`, `is ${kindOf(part.text)}, expected a text`);
-    return { type: 'text', text: part.text };
-  });
-}
-
-function readCalls(calls: JsonValue | undefined, at: string): JsonObject[] | null {
-  if (calls === undefined || calls === null) return null;
-  if (!Array.isArray(calls)) throw wrongField(at, `is ${kindOf(calls)}, expected a list`);
-  return calls.map((call: JsonValue, i) => {
-    const fn = isJsonObject(call) ? call.function : undefined;
-    if (!isJsonObject(call) || !isJsonObject(fn) || typeof fn.name !== 'string')
-      throw wrongField(`${at}[${i}]`, 'is not a function call with a name');
-    const { arguments: args } = fn;
-    const isUsable =
-      args === undefined ||
-      args === null ||
-      isJsonObject(args) ||
-      (typeof args === 'string' && isObjectText(args));
-    if (!isUsable) throw wrongField(`${at}[${i}].function.arguments`, 'is not the JSON of an object');
-    return args === '' || args === null ? { ...call, function: { ...fn, arguments: {} } } : call;
-  });
-}
-
-/** Empty text stands for no arguments. */
-function isObjectText(text: string): boolean {
-  if (text.trim() === '') return true;
-  try {
-    return isJsonObject(JSON.parse(text) as JsonValue);
-  } catch {
-    return false;
-  }
+  throw wrongField('tool_choice', `is ${kindOf(choice)}, which is not supported yet: use auto or none`);
 }
