@@ -2,7 +2,9 @@
  * The engine's seam: token ids in, token ids out. The same interface runs in process and behind a worker thread.
  * Whole prompts go in; the engine finds what it has in its cache.
  */
+import type { CacheStats } from '../cache/index.ts';
 import type { SamplingParams } from '../sampling/index.ts';
+import type { SpeculationFigures } from './draft/speculator.ts';
 
 export interface GenerateRequest {
   readonly ids: Int32Array;
@@ -79,27 +81,14 @@ export interface EngineStats {
   readonly steps: number;
   readonly draftedTokens: number;
   readonly acceptedTokens: number;
-  readonly speculation: {
-    readonly bySource: Readonly<Record<string, { readonly drafted: number; readonly accepted: number }>>;
-    readonly byDepth: readonly { readonly drafted: number; readonly accepted: number }[];
-    /** Milliseconds of decode steps, predicted and measured; 0 where nothing is predicted. */
-    readonly predictedMs: number;
-    readonly measuredMs: number;
-  };
+  readonly speculation: SpeculationFigures;
   readonly requests: {
     readonly stop: number;
     readonly length: number;
     readonly cancelled: number;
     readonly error: number;
   };
-  readonly cache: {
-    readonly budgetBytes: number;
-    readonly usedBytes: number;
-    readonly pages: number;
-    readonly snapshots: number;
-    readonly evictedPages: number;
-    readonly evictedSnapshots: number;
-  };
+  readonly cache: CacheStats;
 }
 
 export interface EngineInfo {
