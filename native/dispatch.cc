@@ -19,21 +19,46 @@ const KernelTable* chooseKernels() {
   throw std::runtime_error(std::string("COPSE_ISA is ") + wanted + ", which this CPU or build does not have");
 }
 
-uint16_t bf16Encode(float x) {
+namespace {
+
+inline uint32_t bitsOf(float x) {
   uint32_t bits;
   memcpy(&bits, &x, 4);
-  if ((bits & 0x7fffffff) > 0x7f800000) return uint16_t((bits >> 16) | 0x40);
-  return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+  return bits;
 }
 
-uint8_t e4m3Encode(float x) {
-  if (std::isnan(x)) return 0x7f;
-  const uint8_t sign = std::signbit(x) ? 0x80 : 0;
-  const float size = std::fmin(std::fabs(x), 448.0f);
-  int exponent = size < 0x1p-6f ? -6 : std::ilogb(size);
-  const int steps = int(std::nearbyintf(std::ldexp(size, 3 - exponent)));
-  const int code = steps < 8 ? steps : ((exponent + 6) << 3) + steps;
-  return uint8_t(sign | (code > 0x7e ? 0x7e : code));
+inline uint16_t bf16Encode(float x) {
+  const uint32_t bits = bitsOf(x);
+  const bool isNan = (bits & 0x7fffffff) > 0x7f800000;
+  return uint16_t(isNan ? (bits >> 16) | 0x40 : (bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+// Both branches are computed, so that loops over it become vectors. Below 2^-6 the sum with 2^14 has a last place of 2^-9, the
+// step of the subnormals; above, the mantissa is rounded to 3 bits by integer addition, which carries into the exponent.
+inline uint8_t e4m3Encode(float x) {
+  const uint32_t bits = bitsOf(x), size = bits & 0x7fffffff, most = 0x43e00000;  // 448
+  const uint32_t clamped = size < most ? size : most;
+  float value;
+  memcpy(&value, &clamped, 4);
+  const uint32_t small = bitsOf(value + 16384.0f) - 0x46800000;
+  const uint32_t normal = ((clamped + 0x7ffff + ((clamped >> 20) & 1)) >> 20) - (120 << 3);
+  const uint32_t code = size > 0x7f800000 ? 0x7f : clamped < 0x3c800000 ? small : normal;
+  return uint8_t((bits >> 24 & 0x80) | code);
+}
+
+}  // namespace
+
+void encodeMany(uint8_t* out, KvType type, const float* x, int count, float scale) {
+  if (type == KvType::fp8) {
+    for (int i = 0; i < count; ++i) out[i] = e4m3Encode(x[i] / scale);
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    const float value = x[i] / scale;
+    const uint16_t half = bf16Encode(value);
+    if (type == KvType::bf16) memcpy(out + 2 * i, &half, 2);
+    else memcpy(out + 4 * i, &value, 4);
+  }
 }
 
 int pathTo(int node, const int32_t* parents, int* path) {

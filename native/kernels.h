@@ -144,9 +144,8 @@ const KernelTable* neonKernels();
 // The best table of this CPU, or the one COPSE_ISA names; throws std::runtime_error when that is not there.
 const KernelTable* chooseKernels();
 
-// E4M3 encoding, nearest, ties to even, saturating.
-uint8_t e4m3Encode(float x);
-uint16_t bf16Encode(float x);
+// out[count] = x / scale in a pool's type: nearest, ties to even; E4M3 saturates, NaN stays NaN.
+void encodeMany(uint8_t* out, KvType type, const float* x, int count, float scale);
 // Draft nodes from a child of -1 down to `node`; returns their number.
 int pathTo(int node, const int32_t* parents, int* path);
 

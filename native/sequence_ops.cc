@@ -32,6 +32,15 @@ void checkSegments(const Batch& batch, int slots, int maxNodes) {
   if (covered != batch.rows) fail("segments cover ", covered, " of ", batch.rows, " rows");
 }
 
+// A stored key becomes a column of its page, whose keys are transposed.
+void scatterKey(uint8_t* column, int pageTokens, const uint8_t* key, int dim, size_t valueBytes) {
+  if (valueBytes == 1) {
+    for (int d = 0; d < dim; ++d) column[size_t(d) * pageTokens] = key[d];
+    return;
+  }
+  for (int d = 0; d < dim; ++d) memcpy(column + size_t(d) * pageTokens * valueBytes, key + d * valueBytes, valueBytes);
+}
+
 }  // namespace
 
 void Device::checkKv(const KvLayout& kv, int layer, const Batch& batch) const {
@@ -90,25 +99,13 @@ void Device::prepareQkv(const QkvArgs& a, const Batch& batch) {
   });
 }
 
-namespace {
-
-// One value in the cache's type.
-void storeValue(uint8_t* out, KvType type, float x) {
-  if (type == KvType::fp8) *out = e4m3Encode(x);
-  else if (type == KvType::bf16) {
-    const uint16_t h = bf16Encode(x);
-    memcpy(out, &h, 2);
-  } else memcpy(out, &x, 4);
-}
-
-}  // namespace
-
 void Device::storeKv(int pool, int layer, int k, int v, float kScale, float vScale, const Batch& batch) {
   const KvLayout& kv = this->kv(pool);
   checkKv(kv, layer, batch);
   const int dim = kv.headDim, width = kv.kvHeads * dim, P = kv.pageTokens;
   const float *keys = f32(k, size_t(batch.rows) * width), *values = f32(v, size_t(batch.rows) * width);
   const size_t b = kv.valueBytes;
+  std::vector<uint8_t> encoded(dim * b);
   for (const Segment& s : batch.segments)
     for (int i = 0; i < s.rows(); ++i)
       for (int head = 0; head < kv.kvHeads; ++head) {
@@ -116,16 +113,13 @@ void Device::storeKv(int pool, int layer, int k, int v, float kScale, float vSca
         const float* value = values + size_t(s.firstRow + i) * width + head * dim;
         if (i < s.chainLen) {
           const int token = (s.ctxLen + i) % P, page = s.pages[(s.ctxLen + i) / P];
-          uint8_t* kt = kv.block(page, layer, 0, head) + token * b;
-          uint8_t* vr = kv.block(page, layer, 1, head) + size_t(token) * dim * b;
-          for (int d = 0; d < dim; ++d) storeValue(kt + size_t(d) * P * b, kv.type, key[d] / kScale);
-          for (int d = 0; d < dim; ++d) storeValue(vr + d * b, kv.type, value[d] / vScale);
+          encodeMany(encoded.data(), kv.type, key, dim, kScale);
+          scatterKey(kv.block(page, layer, 0, head) + token * b, P, encoded.data(), dim, b);
+          encodeMany(kv.block(page, layer, 1, head) + size_t(token) * dim * b, kv.type, value, dim, vScale);
         } else {
           const int node = s.nodeStart + i - s.chainLen;
-          uint8_t* kr = kv.node(s.slot, layer, 0, head, node);
-          uint8_t* vr = kv.node(s.slot, layer, 1, head, node);
-          for (int d = 0; d < dim; ++d) storeValue(kr + d * b, kv.type, key[d] / kScale);
-          for (int d = 0; d < dim; ++d) storeValue(vr + d * b, kv.type, value[d] / vScale);
+          encodeMany(kv.node(s.slot, layer, 0, head, node), kv.type, key, dim, kScale);
+          encodeMany(kv.node(s.slot, layer, 1, head, node), kv.type, value, dim, vScale);
         }
       }
 }
@@ -194,9 +188,7 @@ void Device::commitKv(int pool, int slot, int ctxLen, const int32_t* nodes, size
     if (page < 0 || page >= kv.pages) fail("page ", page, " of ", kv.pages);
     for (int layer = from; layer < to; ++layer)
       for (int head = 0; head < kv.kvHeads; ++head) {
-        const uint8_t* key = kv.node(slot, layer, 0, head, node);
-        uint8_t* kt = kv.block(page, layer, 0, head) + (position % P) * b;
-        for (int d = 0; d < dim; ++d) memcpy(kt + size_t(d) * P * b, key + d * b, b);
+        scatterKey(kv.block(page, layer, 0, head) + (position % P) * b, P, kv.node(slot, layer, 0, head, node), dim, b);
         memcpy(kv.block(page, layer, 1, head) + size_t(position % P) * dim * b, kv.node(slot, layer, 1, head, node), dim * b);
       }
   }
