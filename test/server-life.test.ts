@@ -258,6 +258,17 @@ describe('a server that stops', () => {
     expect(text).toMatch(/HTTP\/1\.1 503[\s\S]*"the server is stopping"/);
   });
 
+  it('does not wait for connections that carry nothing', async () => {
+    const server = await serve(quick, { graceMs: 10_000 });
+    const idle = connect(Number(new URL(server.url).port), '127.0.0.1');
+    idle.on('error', () => undefined);
+    await server.chat();
+    const started = performance.now();
+    await server.close();
+    expect(performance.now() - started).toBeLessThan(1000);
+    await until(() => idle.destroyed, 'the end of the idle connection');
+  });
+
   it('may be told so twice', async () => {
     const { close } = await serve(quick);
     await Promise.all([close(), close()]);

@@ -4,13 +4,13 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Logger, pino } from 'pino';
 import type { JsonValue } from '../chat/index.ts';
 import { type Completion, collectAnswer, type Delta } from '../completion/index.ts';
 import { UserError } from '../util/index.ts';
 import { checkKey } from './access.ts';
-import { createHttp, listen, stop } from './http.ts';
+import { createHttp, type Http, listen, stop } from './http.ts';
 import { Metrics } from './metrics.ts';
 import { type AnswerHead, chatBody, type Finish, streamChat, streamText, textBody } from './openai/chat.ts';
 import { errorBody } from './openai/errors.ts';
@@ -51,12 +51,12 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       hint: 'Leave it out to admit everybody.',
     });
   const app = new App(options);
-  const url = await listen(app.http, { host: options.host ?? '127.0.0.1', port: options.port });
+  const url = await listen(app.server.http, { host: options.host ?? '127.0.0.1', port: options.port });
   return { url, close: () => app.close() };
 }
 
 class App {
-  readonly http: FastifyInstance;
+  readonly server: Http;
   readonly #options: ServerOptions;
   readonly #log: Logger;
   readonly #metrics: Metrics;
@@ -68,7 +68,7 @@ class App {
     this.#options = options;
     this.#log = options.log ?? pino({ enabled: false });
     this.#metrics = new Metrics(options.completion.engine, options.modelName);
-    this.http = createHttp({
+    this.server = createHttp({
       bodyLimitBytes: options.bodyLimitBytes ?? 64 * 2 ** 20,
       sendError: (reply, error) => this.#sendError(reply, error),
     });
@@ -76,7 +76,7 @@ class App {
   }
 
   close(): Promise<void> {
-    this.#closing ??= stop(this.http, {
+    this.#closing ??= stop(this.server, {
       graceMs: this.#options.graceMs ?? 10_000,
       cancel: () => {
         for (const abort of this.#running) abort.abort();
@@ -87,7 +87,7 @@ class App {
 
   #routes(): void {
     const { completion, modelName } = this.#options;
-    const { http } = this;
+    const { http } = this.server;
     const model = {
       id: modelName,
       object: 'model',
@@ -124,7 +124,9 @@ class App {
   }
 
   #post<T>(path: string, kind: Kind<T>): void {
-    this.http.post<{ Body: JsonValue }>(path, (request, reply) => this.#answer(request.body, reply, kind));
+    this.server.http.post<{ Body: JsonValue }>(path, (request, reply) =>
+      this.#answer(request.body, reply, kind),
+    );
   }
 
   #admit(request: FastifyRequest, reply: FastifyReply): void {
