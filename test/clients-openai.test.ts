@@ -1,11 +1,12 @@
 /** The official `openai` client against the server: chat, streaming, tools in a loop, errors, abort. */
 import OpenAI from 'openai';
+import type { RunnableToolFunctionWithParse } from 'openai/lib/RunnableFunction';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type StubServer, serveStub } from './support/serve-stub.ts';
 import { type StubScript, until } from './support/stub-engine.ts';
 
 const user = { role: 'user', content: 'what is 2 + 3?' } as const;
-const add = {
+const add: OpenAI.ChatCompletionFunctionTool = {
   type: 'function',
   function: {
     name: 'add',
@@ -16,7 +17,7 @@ const add = {
       required: ['a', 'b'],
     },
   },
-} as const;
+};
 
 /** Asks for the tool until the prompt holds its result, then tells it. */
 const agent: StubScript = (prompt) => {
@@ -86,23 +87,20 @@ describe('the openai client', () => {
 
   it.each([false, true])('runs a loop with a real tool, stream %s', async (stream) => {
     const made: unknown[] = [];
-    const tools = [
-      {
-        type: 'function' as const,
-        function: {
-          ...add.function,
-          parse: (text: string): { a: number; b: number } => JSON.parse(text),
-          function: (args: { a: number; b: number }) => {
-            made.push(args);
-            return String(args.a + args.b);
-          },
+    const runnable: RunnableToolFunctionWithParse<{ a: number; b: number }> = {
+      type: 'function',
+      function: {
+        ...{ name: 'add', description: 'adds two numbers', parameters: { ...add.function.parameters } },
+        parse: (text) => JSON.parse(text),
+        function: (args) => {
+          made.push(args);
+          return String(args.a + args.b);
         },
       },
-    ];
-    const body = { model: 'stub', messages: [user], tools };
+    };
     const runner = stream
-      ? client.chat.completions.runTools({ ...body, stream: true })
-      : client.chat.completions.runTools(body);
+      ? client.chat.completions.runTools({ model: 'stub', messages: [user], tools: [runnable], stream: true })
+      : client.chat.completions.runTools({ model: 'stub', messages: [user], tools: [runnable] });
     expect(await runner.finalContent()).toBe('It is 5.');
     expect(made).toEqual([{ a: 2, b: 3 }]);
     expect(server.engine.requests).toHaveLength(2);
