@@ -49,6 +49,14 @@ export interface AccuracyResult {
   readonly sampleIndex: Readonly<Record<string, number>>;
 }
 
+export interface SampleProgress {
+  readonly done: number;
+  readonly total: number;
+  readonly passed: number;
+  /** By the pace of this run's own requests; null before the first answer. */
+  readonly secondsLeft: number | null;
+}
+
 export interface AccuracyParts {
   readonly config: BenchConfig;
   readonly dataset: AccuracyDataset;
@@ -60,7 +68,7 @@ export interface AccuracyParts {
   readonly journalPath: string;
   readonly signal: AbortSignal;
   readonly warn: (message: string) => void;
-  readonly onSample?: (done: number, total: number, passed: number) => void;
+  readonly onSample?: (progress: SampleProgress) => void;
 }
 
 /** `prepare` checks everything before the first request; `run` asks and scores. */

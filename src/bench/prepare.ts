@@ -7,6 +7,7 @@ import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { UserError } from '../util/index.ts';
 import type { AccuracyPhase } from './accuracy.ts';
+import { bfclPhase } from './bfcl/index.ts';
 import {
   type AccuracyDataset,
   type BenchConfig,
@@ -117,7 +118,9 @@ function preparePerformance(config: BenchConfig, path: string | null): PreparedP
 function prepareAccuracy(config: BenchConfig, run: BenchRun, path: string | null): PreparedAccuracy[] {
   return config.datasets.flatMap((dataset) => {
     if (dataset.type !== 'accuracy') return [];
-    const phase = run.phases?.find(({ evalMethod }) => evalMethod === dataset.accuracy_config.eval_method);
+    const phase = (run.phases ?? [bfclPhase]).find(
+      ({ evalMethod }) => evalMethod === dataset.accuracy_config.eval_method,
+    );
     if (phase === undefined) return [];
     const folder = run.bfcl ?? findData(dataset.path ?? 'bfcl_v4', path);
     phase.prepare(dataset, folder);

@@ -5,7 +5,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../util/index.ts';
-import type { AccuracyPhase, AccuracyResult } from './accuracy.ts';
+import type { AccuracyPhase, AccuracyResult, SampleProgress } from './accuracy.ts';
 import { type Endpoint, now, openEndpoint, waitUntilReady } from './client.ts';
 import { type BenchConfig, configYaml } from './config.ts';
 import { type CostInputs, checkCostInputs } from './cost.ts';
@@ -40,6 +40,7 @@ export interface BenchRun {
   readonly concurrency?: number;
   /** Folder in the layout of the BFCL data. */
   readonly bfcl?: string;
+  /** Accuracy phases to choose from; default BFCL v4. */
   readonly phases?: readonly AccuracyPhase[];
   /** What power and money cost, for that section of the report. */
   readonly cost?: CostInputs;
@@ -54,6 +55,8 @@ export interface BenchProgress {
   readonly total: number;
   /** The turn that was just answered. */
   readonly sample: Sample | null;
+  /** Of the accuracy phase. */
+  readonly accuracy?: Pick<SampleProgress, 'passed' | 'secondsLeft'>;
 }
 
 export interface BenchOutcome {
@@ -184,7 +187,8 @@ async function runAccuracy(
       journalPath: join(config.report_dir, 'accuracy', 'answers.jsonl'),
       signal,
       warn: run.warn ?? (() => {}),
-      onSample: (done, total) => run.onProgress?.({ phase: 'accuracy', done, total, sample: null }),
+      onSample: ({ done, total, passed, secondsLeft }) =>
+        run.onProgress?.({ phase: 'accuracy', done, total, sample: null, accuracy: { passed, secondsLeft } }),
     });
     results.push(result);
   }

@@ -171,9 +171,16 @@ function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], un
   };
 }
 
-function describe({ phase, sample }: BenchProgress): string {
+function describe({ phase, sample, done, accuracy }: BenchProgress): string {
+  if (accuracy !== undefined) return describeAccuracy(done, accuracy);
   if (phase !== 'performance' || sample === null) return phase === 'counting' ? 'counting tokens' : phase;
   return `${sample.logicalId} turn ${sample.turn.turn}${sample.error === null ? '' : ` failed: ${sample.error.message}`}`;
+}
+
+function describeAccuracy(done: number, accuracy: NonNullable<BenchProgress['accuracy']>): string {
+  const { passed, secondsLeft } = accuracy;
+  const share = `BFCL ${((100 * passed) / done).toFixed(1)} % right so far`;
+  return secondsLeft === null ? share : `${share}, about ${Math.ceil(secondsLeft / 60)} min left`;
 }
 
 export function printOutcome({ reportDir, report }: BenchOutcome): void {

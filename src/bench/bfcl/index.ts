@@ -13,6 +13,7 @@ export { fromJava } from './convert-java.ts';
 export { fromJavascript } from './convert-javascript.ts';
 export { extractCalls, hasNativeCalls } from './extract.ts';
 export { readJson, tryJson, writeJson } from './json.ts';
+export { bfclPhase } from './phase.ts';
 export { requestBody, toolsOf } from './request.ts';
 export { type BfclSample, type Category, hashOfIds, type SelectionParams, selectSamples } from './samples.ts';
 export {
