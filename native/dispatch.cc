@@ -14,7 +14,7 @@ const KernelTable* chooseKernels() {
   const char* wanted = std::getenv("COPSE_ISA");
   for (const KernelTable* table : all) {
     if (!table) continue;
-    if (!wanted || std::string(table->name).rfind(wanted, 0) == 0) return table;
+    if (!wanted || !*wanted || std::string(table->name).rfind(wanted, 0) == 0) return table;
   }
   throw std::runtime_error(std::string("COPSE_ISA is ") + wanted + ", which this CPU or build does not have");
 }

@@ -3,7 +3,8 @@
  *
  *   node scripts/build-native.mjs                              build for this machine
  *   node scripts/build-native.mjs --install                    the same, but never fail an installation
- *   node scripts/build-native.mjs --target aarch64-linux-gnu   cross-compile, and a self-test beside it
+ *   node scripts/build-native.mjs --self-test                  the same, and native/build/self-test, which tests the kernels alone
+ *   node scripts/build-native.mjs --target aarch64-linux-gnu   cross-compile into native/build/aarch64, self-test included
  */
 import { execFile, execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
@@ -18,6 +19,7 @@ const native = join(root, 'native');
 const args = process.argv.slice(2);
 const target = args.includes('--target') ? args[args.indexOf('--target') + 1] : null;
 const installing = args.includes('--install');
+const isTesting = target !== null || args.includes('--self-test');
 
 const isaFlags = {
   x64: {
@@ -78,7 +80,7 @@ async function build() {
     '-pthread',
   ];
   const sources = readdirSync(native).filter(
-    (file) => file.endsWith('.cc') && (target !== null || file !== 'self_test.cc'),
+    (file) => file.endsWith('.cc') && (isTesting || file !== 'self_test.cc'),
   );
   const header = newestHeader();
   const jobs = sources.map((file) => {
@@ -111,7 +113,7 @@ async function build() {
   if (selfTest !== undefined) {
     const parts = objects.filter((object) => !object.endsWith('addon.o'));
     await promisify(execFile)(compiler, [
-      '-static',
+      ...(target === null ? [] : ['-static']),
       '-pthread',
       selfTest.object,
       ...parts,
