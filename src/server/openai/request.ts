@@ -1,6 +1,6 @@
 /**
  * From the JSON of an OpenAI request to a completion request. Defaults are OpenAI's. A field of the wrong type or out
- * of range is refused by its name; what would change the answer and is not supported is refused too, not ignored.
+ * of range is refused by its name, and so is a value that OpenAI has and this server has not; unknown fields are listed.
  */
 import { isJsonObject, JsonNumber, type JsonValue, type ToolDef } from '../../chat/index.ts';
 import type { ChatRequest, GenerationOptions, TextRequest } from '../../completion/index.ts';
