@@ -2,6 +2,7 @@
 // (main thread or worker) has its own exports, and a device dies with the object that holds it.
 #include <node_api.h>
 
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -33,7 +34,11 @@ class Args {
     if (i >= size_ || napi_get_value_double(env_, values_[i], &x) != napi_ok) fail("argument ", i, " is not a number");
     return x;
   }
-  int integer(size_t i) const { return int(number(i)); }
+  int integer(size_t i) const {
+    const double x = number(i);
+    if (!(std::fabs(x) <= 2147483647.0)) fail("argument ", i, " is ", x, ", expected a 32-bit integer");
+    return int(x);
+  }
   size_t count(size_t i) const {
     const double x = number(i);
     if (!(x >= 0) || x > 9e15) fail("argument ", i, " is ", x, ", expected a count");
@@ -80,6 +85,7 @@ class Args {
     if (flat.size < 2) fail("a batch without a head");
     Batch batch{flat.data[0], {}, nullptr};
     const size_t segments = size_t(flat.data[1]);
+    if (flat.data[0] < 0 || segments > flat.size) fail("a batch that is cut off");
     size_t lists = at + 7 * segments;
     if (lists > flat.size) fail("a batch that is cut off");
     for (size_t s = 0; s < segments; ++s, at += 7) {

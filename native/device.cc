@@ -49,7 +49,7 @@ void Device::free(int id) {
 
 float* Device::f32(int id, size_t count) const {
   const Memory& memory = find(buffers_, id, "buffer");
-  if (count * 4 + 64 > memory.bytes()) fail("buffer ", id, " holds ", (memory.bytes() - 64) / 4, " values, ", count, " are needed");
+  if (count > (memory.bytes() - 64) / 4) fail("buffer ", id, " holds ", (memory.bytes() - 64) / 4, " values, ", count, " are needed");
   return memory.floats();
 }
 
@@ -186,6 +186,7 @@ void Device::gatedRmsNorm(int out, int o, int z, int w, int rows, int dim, float
 void Device::linear(int out, int weightId, int x, int rows) {
   const Weight& w = weight(weightId);
   if (rows < 0) fail("linear of ", rows, " rows");
+  if (out == x) fail("the output of linear is its input, buffer ", x);
   float* y = f32(out, size_t(rows) * w.outDim);
   const float* input = f32(x, size_t(rows) * w.inDim);
   if (w.format == Format::nvfp4) return linearNvfp4(y, w, input, rows);

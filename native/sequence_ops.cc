@@ -8,6 +8,14 @@
 namespace copse {
 namespace {
 
+// Positions stay far from the end of int, so that sums of a few need no care.
+constexpr int kMaxPosition = 1 << 30;
+
+void checkPath(int slot, int slots, int ctxLen) {
+  if (slot < 0 || slot >= slots) fail("slot ", slot, " of ", slots);
+  if (ctxLen < 0 || ctxLen > kMaxPosition) fail(ctxLen, " committed tokens");
+}
+
 int depthOf(const Segment& seg) {
   int deepest = 0;
   std::vector<int> depth(seg.nodeCount);
@@ -22,7 +30,11 @@ void checkSegments(const Batch& batch, int slots, int maxNodes) {
   int covered = 0;
   for (const Segment& s : batch.segments) {
     if (s.slot < 0 || s.slot >= slots) fail("slot ", s.slot, " of ", slots);
+    for (const Segment* other = batch.segments.data(); other != &s; ++other)
+      if (other->slot == s.slot) fail("two segments of slot ", s.slot);
     if (s.ctxLen < 0 || s.chainLen < 0 || s.nodeStart < 0 || s.nodeStart > s.nodeCount) fail("a segment of impossible lengths");
+    if (s.nodeStart > 0 && s.chainLen > 0) fail("chain rows between the nodes of two forwards");
+    if (s.ctxLen > kMaxPosition - s.chainLen) fail(s.ctxLen, " and ", s.chainLen, " tokens");
     if (s.nodeCount > maxNodes) fail(s.nodeCount, " nodes, the limit is ", maxNodes);
     for (int i = 0; i < s.nodeCount; ++i)
       if (s.parents[i] < -1 || s.parents[i] >= i) fail("node ", i, " has the parent ", s.parents[i]);
@@ -176,7 +188,7 @@ void Device::deltaRule(int out, int qkv, int b, int a, int aLog, int dtBias, int
 
 void Device::commitKv(int pool, int slot, int ctxLen, const int32_t* nodes, size_t count, const int32_t* pages, size_t pageCount, int from, int to) {
   const KvLayout& kv = this->kv(pool);
-  if (slot < 0 || slot >= kv.slots) fail("slot ", slot, " of ", kv.slots);
+  checkPath(slot, kv.slots, ctxLen);
   if (from < 0 || to > kv.layers || from > to) fail("layers ", from, " to ", to, " of ", kv.layers);
   const size_t b = kv.valueBytes;
   const int P = kv.pageTokens, dim = kv.headDim;
@@ -196,7 +208,7 @@ void Device::commitKv(int pool, int slot, int ctxLen, const int32_t* nodes, size
 
 void Device::commitState(int pool, int slot, int ctxLen, const int32_t* nodes, size_t count) {
   const StateLayout& s = state(pool);
-  if (slot < 0 || slot >= s.slots) fail("slot ", slot, " of ", s.slots);
+  checkPath(slot, s.slots, ctxLen);
   for (size_t i = 0; i < count; ++i)
     if (nodes[i] < 0 || nodes[i] >= s.maxNodes) fail("node ", nodes[i], " of ", s.maxNodes);
   const int ring = 2 * s.chunk;
@@ -235,9 +247,8 @@ void Device::resetState(int pool, int slot) {
 
 void Device::saveState(int pool, int slot, int tokens, int snapshot) {
   const StateLayout& s = state(pool);
-  if (slot < 0 || slot >= s.slots) fail("slot ", slot, " of ", s.slots);
+  checkPath(slot, s.slots, tokens);
   if (snapshot < 0 || snapshot >= s.snapshots) fail("snapshot ", snapshot, " of ", s.snapshots);
-  if (tokens < 0) fail(tokens, " tokens");
   const int half = s.base(tokens) / s.chunk % 2;
   float* to = s.snapshot(snapshot);
   for (int l = 0; l < s.layers; ++l, to += s.snapshotLayerFloats) {
@@ -250,7 +261,7 @@ void Device::saveState(int pool, int slot, int tokens, int snapshot) {
 
 void Device::restoreState(int pool, int slot, int tokens, int snapshot) {
   const StateLayout& s = state(pool);
-  if (slot < 0 || slot >= s.slots) fail("slot ", slot, " of ", s.slots);
+  checkPath(slot, s.slots, tokens);
   if (snapshot < 0 || snapshot >= s.snapshots) fail("snapshot ", snapshot, " of ", s.snapshots);
   const int half = s.base(tokens) / s.chunk % 2, last = tokens / s.chunk;
   const float* from = s.snapshot(snapshot);
