@@ -2,8 +2,10 @@
 #include "kernels.h"
 #if defined(__aarch64__) && defined(__ARM_FEATURE_DOTPROD)
 #include <arm_neon.h>
+#if defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+#endif
 #define VL 4
 #define NAME "neon-dotprod"
 #define FMA(a, b, c) ((vf)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
@@ -52,7 +54,13 @@ struct Tile {
 };
 #include "kernels_body.h"
 }  // namespace
-const KernelTable* neonKernels() { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? &table : nullptr; }
+const KernelTable* neonKernels() {
+#if defined(__linux__)
+  return getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? &table : nullptr;
+#else
+  return &table;  // every Apple CPU of this architecture has dot products
+#endif
+}
 }  // namespace copse
 #else
 namespace copse {

@@ -7,7 +7,15 @@
  *   node scripts/build-native.mjs --target aarch64-linux-gnu   cross-compile into native/build/aarch64, self-test included
  */
 import { execFile, execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -97,31 +105,33 @@ async function build() {
   });
   const stale = jobs.filter(({ isFresh }) => !isFresh);
   await inParallel(stale, async ({ file, object, flags, stamp, key }) => {
-    await promisify(execFile)(compiler, [...flags, '-c', join(native, file), '-o', object]);
+    await compileTo(object, compiler, [...flags, '-c', join(native, file)]);
     writeFileSync(stamp, key);
   });
   const addon = join(out, 'copse.node');
   const objects = jobs.filter(({ file }) => file !== 'self_test.cc').map(({ object }) => object);
-  if (stale.length > 0 || !existsSync(addon)) {
+  const changed = (file) => statSync(file).mtimeMs;
+  if (!existsSync(addon) || objects.some((object) => changed(object) > changed(addon))) {
     const shared =
       process.platform === 'darwin' && target === null
         ? ['-dynamiclib', '-undefined', 'dynamic_lookup']
         : ['-shared'];
-    await promisify(execFile)(compiler, [...shared, '-pthread', ...objects, '-o', addon]);
+    await compileTo(addon, compiler, [...shared, '-pthread', ...objects]);
   }
   const selfTest = jobs.find(({ file }) => file === 'self_test.cc');
   if (selfTest !== undefined) {
     const parts = objects.filter((object) => !object.endsWith('addon.o'));
-    await promisify(execFile)(compiler, [
-      ...(target === null ? [] : ['-static']),
-      '-pthread',
-      selfTest.object,
-      ...parts,
-      '-o',
-      join(out, 'self-test'),
-    ]);
+    const how = target === null ? [] : ['-static'];
+    await compileTo(join(out, 'self-test'), compiler, [...how, '-pthread', selfTest.object, ...parts]);
   }
   return { addon, compiled: stale.length };
+}
+
+/** Another build may run at the same time, and processes may have the old file mapped: a file is complete or not there. */
+async function compileTo(file, compiler, flags) {
+  const unfinished = `${file}.${process.pid}`;
+  await promisify(execFile)(compiler, [...flags, '-o', unfinished]);
+  renameSync(unfinished, file);
 }
 
 async function inParallel(items, run) {
