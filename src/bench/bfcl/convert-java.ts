@@ -34,10 +34,10 @@ const double = pattern('^-?\\d+(?:\\.\\d+)?(?:[eE][+-]?\\d+)?$');
 const float = pattern('^-?\\d+(?:\\.\\d+)?(?:[eE][+-]?\\d+)?[fF]$');
 const array = pattern('new\\s+\\w+\\[\\]\\s*\\{(.*?)\\}');
 const asList = pattern('new\\s+ArrayList<\\w*>\\(Arrays\\.asList\\((.+?)\\)\\)');
-const added = pattern('new\\s+ArrayList<\\w*>\\(\\)\\s*\\{\\{\\s*(.+?)\\s*\\}\\}', 's');
+const added = pattern('new\\s+ArrayList<\\w*>\\(\\)\\s*\\{\\{(.+?)\\}\\}', 's');
 const add = pattern('add\\((.+?)\\)', 'g');
 const emptyList = pattern('new\\s+ArrayList<\\w*>\\(\\)');
-const map = pattern('new\\s+HashMap<.*?>\\s*\\(\\)\\s*\\{\\s*\\{?\\s*(.*?)\\s*\\}?\\s*\\}', 's');
+const map = pattern('new\\s+HashMap<.*?>\\s*\\(\\)\\s*\\{\\s*\\{?([^}]*)\\}', 's');
 const put = pattern('put\\("(.*?)",\\s*(.*?)\\)', 'g');
 const emptyMap = pattern('new\\s+HashMap<.*?>\\s*\\(\\)');
 
@@ -94,7 +94,9 @@ function listItems(text: string, itemType: string | null): Value {
 function mapItems(text: string): Value {
   const body = map.exec(text)?.[1];
   if (body === undefined) return emptyMap.test(text) ? new Map() : text;
-  return new Map([...body.matchAll(put)].map(([, key = '', value = '']) => [key, guess(strip(value))]));
+  // Without what follows the last parenthesis no pair is tried in vain.
+  const puts = body.slice(0, body.lastIndexOf(')') + 1);
+  return new Map([...puts.matchAll(put)].map(([, key = '', value = '']) => [key, guess(strip(value))]));
 }
 
 function guess(text: string): Value {

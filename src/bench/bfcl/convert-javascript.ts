@@ -19,8 +19,8 @@ export const javascriptTypes: Readonly<Record<string, TypeName>> = {
 const whole = pattern('^-?\\d+$');
 const float = pattern('^-?\\d+(?:\\.\\d+)?$');
 const big = pattern('^-?\\d+n$');
-const rows = '\\s*\\[.*?\\]\\s*(?:,\\s*\\[.*?\\]\\s*)*';
-const grid = pattern(`^(?:\\[${rows}\\]|new\\s+Array\\(${rows}\\))`);
+const gridStart = pattern('^(\\[|new\\s+Array\\()\\s*\\[');
+const betweenRows = pattern('\\s*(?:,\\s*(\\[)|([\\])]))', 'y');
 const row = pattern('\\[(.*?)\\]', 'g');
 const flat = pattern('^(?:\\[(.*?)\\]|new\\s+Array\\((.*?)\\))');
 const object = pattern('^\\{(.*?)\\}');
@@ -54,8 +54,8 @@ function isQuoted(text: string): boolean {
 
 function arrayItems(text: string, itemType: string | null): Value {
   const code = strip(text);
-  const found = grid.exec(code)?.[0];
-  if (found !== undefined)
+  const found = gridAtStart(code);
+  if (found !== null)
     return [...found.matchAll(row)].map(([, cells = ''], i) => {
       const trimmed = strip(cells);
       const items = i === 0 && trimmed.startsWith('[') ? trimmed.slice(1) : trimmed;
@@ -70,6 +70,41 @@ function arrayItems(text: string, itemType: string | null): Value {
   return items
     .split(',')
     .map((item) => (itemType === null ? guess(strip(item)) : fromJavascript(strip(item), itemType)));
+}
+
+/**
+ * The list of rows that the text begins with. A row ends at the first `]` after which the rest can be read as rows and a closing
+ * bracket; found from the end, since trying all ways to split takes exponential time.
+ */
+export function gridAtStart(code: string): string | null {
+  const start = gridStart.exec(code);
+  if (start === null) return null;
+  const closing = start[1] === '[' ? ']' : ')';
+  /** Row ends from which the list can be finished, the next one in the text last, and where the list ends then. */
+  const good: { readonly at: number; readonly end: number }[] = [];
+  // The first of them after `from` without a line break between.
+  const firstGood = (from: number): number | null => {
+    let i = good.length - 1;
+    while (i >= 0 && (good[i]?.at as number) < from) i--;
+    const found = good[i];
+    const isSameLine = found !== undefined && !code.slice(from, found.at).includes('\n');
+    return isSameLine ? found.end : null;
+  };
+  const rowStart = start[0].length;
+  for (let at = code.lastIndexOf(']'); at >= rowStart; at = at === 0 ? -1 : code.lastIndexOf(']', at - 1)) {
+    betweenRows.lastIndex = at + 1;
+    const next = betweenRows.exec(code);
+    if (next === null) continue;
+    const end =
+      next[1] === undefined
+        ? next[2] === closing
+          ? betweenRows.lastIndex
+          : null
+        : firstGood(betweenRows.lastIndex);
+    if (end !== null) good.push({ at, end });
+  }
+  const end = firstGood(rowStart);
+  return end === null ? null : code.slice(0, end);
 }
 
 function objectItems(text: string): Value {

@@ -38,7 +38,8 @@ function nativeCall(item: Dict): Call {
   const detail = item.get('function') as Dict;
   const name = detail.get('name');
   const given = argumentsAt(detail);
-  const once = typeof given === 'string' ? (tryJson(given) ?? given) : given;
+  const read = typeof given === 'string' ? tryJson(given) : given;
+  const once = read === undefined ? given : read;
   return { name: typeof name === 'string' ? name : '', arguments: parsed(once) };
 }
 
@@ -47,7 +48,9 @@ const argumentsAt = (item: Dict): Value =>
 
 /** Arguments that are text still are read as JSON; text that is none counts as no arguments. */
 function parsed(value: Value): Value {
-  return typeof value === 'string' ? (tryJson(value) ?? new Map()) : value;
+  if (typeof value !== 'string') return value;
+  const read = tryJson(value);
+  return read === undefined ? new Map() : read;
 }
 
 function namedCalls(json: Value | undefined): Call[] | null {
