@@ -3,6 +3,7 @@
  * wide and for narrow screens, since a scaled-down drawing cannot be read. Text and axes take the page's colour, so that dark
  * mode and print work.
  */
+import { createHash } from 'node:crypto';
 import * as echarts from 'echarts';
 import { escapeHtml } from './html.ts';
 
@@ -69,8 +70,7 @@ export function drawChart(chart: Chart, { width, height }: Size): string {
   try {
     const options = chart.type === 'plot' ? plotOptions(chart) : barOptions(chart, width);
     instance.setOption(options as Parameters<typeof instance.setOption>[0]);
-    return instance
-      .renderToSVGString()
+    return withOwnIds(instance.renderToSVGString())
       .replaceAll(ink, 'currentColor')
       .replace(
         /<svg width="\d+" height="\d+"/,
@@ -79,6 +79,17 @@ export function drawChart(chart: Chart, { width, height }: Size): string {
   } finally {
     instance.dispose();
   }
+}
+
+/** ECharts numbers ids through the life of the process; here they follow from the drawing, so that equal data give an equal page. */
+function withOwnIds(svg: string): string {
+  const ids = new Map<string, number>();
+  const numbered = svg.replace(/zr\d+-c(?:ls-)?\d+/g, (id) => {
+    if (!ids.has(id)) ids.set(id, ids.size);
+    return `chart-${ids.get(id)}`;
+  });
+  const name = createHash('sha256').update(numbered).digest('hex').slice(0, 8);
+  return numbered.replaceAll('chart-', `c${name}-`);
 }
 
 const axis = (name: string) => ({

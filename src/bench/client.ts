@@ -98,7 +98,7 @@ async function getText(url: string, headers: Record<string, string>): Promise<st
   }
 }
 
-/** Waits until something listens, at most `seconds`. Any HTTP answer will do. */
+/** Waits until something listens, at most `seconds`. Any answer will do, except 503: a server that still loads its model. */
 export async function waitUntilReady(url: string, seconds: number, signal: AbortSignal): Promise<boolean> {
   const until = Date.now() + seconds * 1000;
   while (!signal.aborted) {
@@ -107,11 +107,12 @@ export async function waitUntilReady(url: string, seconds: number, signal: Abort
         signal: AbortSignal.any([AbortSignal.timeout(2000), signal]),
       });
       await response.body?.cancel();
-      return true;
+      if (response.status !== 503) return true;
     } catch {
-      if (Date.now() >= until) return false;
-      await sleep(200);
+      // Nothing listens yet.
     }
+    if (Date.now() >= until) return false;
+    await sleep(200);
   }
   return false;
 }

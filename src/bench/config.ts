@@ -35,7 +35,7 @@ const agentic = z.strictObject({
   enable_salt: z.boolean().default(false),
   inject_tool_delay: z.boolean().default(false),
   stop_issuing_on_first_user_complete: z.boolean().default(false),
-  routing_headers: z.array(z.string().regex(/^[A-Za-z0-9-]+$/)).default(['X-Session-ID']),
+  routing_headers: z.array(z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/)).default(['X-Session-ID']),
 });
 
 export const categories = ['non_live', 'live', 'hallucination'] as const;

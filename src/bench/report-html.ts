@@ -31,6 +31,7 @@ export function htmlReport(report: BenchReport): string {
       : [section('Turn by turn', `<div class="charts">${turnCharts(report).map(figure).join('')}</div>`)]),
     ...(summary === null ? [] : [section('Official figures', officialFigures(summary))]),
     ...report.entries.flatMap(accuracySection),
+    ...checksSection(report),
     ...(perTurn.length === 0 ? [] : [section('Conversations', conversationTable(perTurn))]),
     ...turnSections(perTurn),
     ...costSection(report),
@@ -182,6 +183,16 @@ function accuracySection({ dataset_name, breakdown, response_counts }: AccuracyE
     bars: subsets.map(([name, value]) => ({ name, values: [value] })),
   });
   return [section(dataset_name, `<div class="charts"><div>${table([], rows)}</div>${chart}</div>`)];
+}
+
+function checksSection({ checks }: BenchReport): string[] {
+  if (checks.length === 0) return [];
+  const rows = checks.map(({ name, passed, detail }) => [
+    escapeHtml(name),
+    passed ? '<span class="good">passes</span>' : '<span class="bad">fails</span>',
+    `<span class="dim wrap">${escapeHtml(detail)}</span>`,
+  ]);
+  return [section('Compliance', table([], rows, [1, 2]))];
 }
 
 function conversationTable(perTurn: readonly TurnReport[]): string {

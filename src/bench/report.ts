@@ -2,6 +2,7 @@
 import { cpus, totalmem } from 'node:os';
 import type { AccuracyEntry } from './accuracy.ts';
 import type { ServerUsage } from './answer.ts';
+import type { Check } from './check.ts';
 import { type BenchConfig, redactUrls } from './config.ts';
 import { type CostLine, costLines } from './cost.ts';
 import type { Sample } from './replay.ts';
@@ -51,6 +52,8 @@ export interface BenchReport {
     readonly readingMs: number;
   } | null;
   readonly cost: readonly CostLine[];
+  /** The compliance check of these results. */
+  readonly checks: readonly Check[];
   readonly entries: readonly AccuracyEntry[];
   readonly notRun: readonly string[];
   readonly perTurn: readonly TurnReport[];
@@ -61,10 +64,12 @@ export interface ReportInput {
   readonly performance: PerformanceResult | null;
   readonly entries: readonly AccuracyEntry[];
   readonly notRun: readonly string[];
+  readonly checks: readonly Check[];
   readonly interrupted: boolean;
 }
 
-export function buildReport({ config, performance, entries, notRun, interrupted }: ReportInput): BenchReport {
+export function buildReport(input: ReportInput): BenchReport {
+  const { config, performance, entries, notRun, checks, interrupted } = input;
   const cache = performance === null ? null : cacheOf(performance);
   return {
     name: config.name,
@@ -87,6 +92,7 @@ export function buildReport({ config, performance, entries, notRun, interrupted 
     cache,
     cost:
       performance === null ? [] : costLines(performance.energy, performance.summary, cache?.share ?? null),
+    checks,
     entries,
     notRun,
     perTurn: performance === null ? [] : turnReports(performance),

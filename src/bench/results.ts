@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { JsonNumber } from '../chat/index.ts';
 import type { AccuracyEntry, AccuracyResult } from './accuracy.ts';
 import type { ServerUsage } from './answer.ts';
+import { checkReport } from './check.ts';
 import type { EnergyReading } from './cost.ts';
 import type { Scores } from './inline-score.ts';
 import type { Prepared } from './prepare.ts';
@@ -48,7 +49,8 @@ export function writeResults(prepared: Prepared, results: Results): BenchOutcome
   save('accuracy/accuracy_results.json', json(accuracyResults(entries)));
   if (accuracy.length > 0) save('accuracy/verdicts.json', json(verdictsOf(accuracy)));
   save('sample_idx_map.json', json(sampleMap(results)));
-  const report = buildReport({ config, performance, entries, notRun, interrupted });
+  const { checks } = checkReport(dir);
+  const report = buildReport({ config, performance, entries, notRun, checks, interrupted });
   save('report.json', json(report));
   save('report.txt', textReport(report));
   save('report.html', htmlReport(report));

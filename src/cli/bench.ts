@@ -133,7 +133,7 @@ async function bench(flags: BenchFlags): Promise<void> {
   const abort = new AbortController();
   process.once('SIGINT', () => abort.abort());
   process.once('SIGTERM', () => abort.abort());
-  const progress = openProgress('replaying', { quiet: flags.json === true });
+  const progress = openProgress('benchmark', { quiet: flags.json === true });
   const outcome = await runBench({
     ...given({
       endpoint: flags.endpoint,
