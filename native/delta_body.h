@@ -74,6 +74,17 @@ static void matrix(float* out, size_t outStride, const float* a, size_t aStride,
   matrixRows<1>(out, outStride, a, aStride, from, m, b, bStride, depth, columns);
 }
 
+// exp of a sum of gates, 0 where it is below 1e-30: too little to show in fp32, and it would make products subnormal, which are
+// slow. A head that forgets fast gets there within a chunk.
+inline vf fadev(vf x) {
+  const vf low = set(-69.0f);
+  return ZERO_BELOW(expv(x), x, low);
+}
+inline float fade1(float x) {
+  const vf v = fadev(set(x));
+  return v[0];
+}
+
 static void materialize(const StateLayout& s, float* layer, int keyHead, int multiple) {
   static thread_local std::vector<float> weights, factors, update;
   const int C = s.chunk, ring = 2 * C, first = (multiple - 1) * C % ring;
@@ -87,13 +98,13 @@ static void materialize(const StateLayout& s, float* layer, int keyHead, int mul
     const float* gates = layer + s.gateAt + size_t(vh) * s.ringPad + first;
     float cum = 0;
     for (int i = 0; i < C; ++i) weights[i] = cum += gates[i];
-    for (int i = 0; i < C; i += VL) store(weights.data() + i, expv(set(cum) - load(weights.data() + i)));
+    for (int i = 0; i < C; i += VL) store(weights.data() + i, fadev(set(cum) - load(weights.data() + i)));
     const float* keys = layer + s.keyAt + size_t(keyHead) * s.keyDim * s.ringPad + first;
     for (int d = 0; d < s.keyDim; ++d)
       for (int i = 0; i < C; ++i) factors[size_t(d) * C + i] = weights[i] * keys[size_t(d) * s.ringPad + i];
     const float* errors = layer + s.errorAt + (size_t(vh) * ring + first) * s.valuePad;
     matrix(update.data(), s.valuePad, factors.data(), C, s.keyDim, errors, s.valuePad, C, s.valuePad);
-    const vf decay = set(exp1(cum));
+    const vf decay = set(fade1(cum));
     for (size_t i = 0; i < size; i += VL) store(to + i, FMA(decay, load(from + i), load(update.data() + i)));
   }
 }
@@ -230,19 +241,19 @@ static void deltaHead(const DeltaTask& t, const DeltaRun& run, DeltaScratch& w, 
     const float* kk = w.onRing.data() + size_t(2 * i) * s.ringPad;
     const float* qk = kk + s.ringPad;
     for (int j = 0; j < onRing; j += VL) {
-      const vf fade = expv(set(cum) - load(w.cums.data() + j));
+      const vf fade = fadev(set(cum) - load(w.cums.data() + j));
       store(w.kWeights.data() + j, fade * load(kk + j));
       store(w.qWeights.data() + j, fade * load(qk + j));
     }
     const float *nodeKk = w.onNodes.data() + size_t(2 * i) * s.nodePad, *nodeQk = nodeKk + s.nodePad;
     for (int j = 0; j < onPath; ++j) {
-      const float fade = exp1(cum - w.cums[onRing + j]);
+      const float fade = fade1(cum - w.cums[onRing + j]);
       w.kWeights[onRing + j] = fade * nodeKk[w.path[j]];
       w.qWeights[onRing + j] = fade * nodeQk[w.path[j]];
     }
     float* state = w.onState.data() + size_t(2 * i) * vp;
     const int head = std::min(onRing, firstPiece);
-    const DeltaRow parts{state, exp1(cum), {errors + size_t(first) * vp, errors}, {head, onRing - head}, nodeErrors, w.path.data(), onPath};
+    const DeltaRow parts{state, fade1(cum), {errors + size_t(first) * vp, errors}, {head, onRing - head}, nodeErrors, w.path.data(), onPath};
     int e = 0;
     for (; e + 4 * VL <= vp; e += 4 * VL) deltaColumns<4>(parts, vp, w.kWeights.data(), w.qWeights.data(), e);
     for (; e < vp; e += VL) deltaColumns<1>(parts, vp, w.kWeights.data(), w.qWeights.data(), e);
