@@ -208,37 +208,50 @@ inline void denseTile(float* out, size_t stride, const float* w, int inDim, cons
     }
 }
 
-// The same for one row, decoding as it goes.
-template <KvType type, int O>
-inline void denseRow(float* out, const uint8_t* w, int inDim, const float* x, float scale) {
+// The same for few rows, decoding as it goes.
+template <KvType type, int R, int O>
+inline void denseStream(float* out, size_t stride, const uint8_t* w, int inDim, const float* x, float scale) {
   constexpr size_t bytes = type == KvType::fp8 ? 1 : type == KvType::bf16 ? 2 : 4;
-  vf sums[O];
-  for (int o = 0; o < O; ++o) sums[o] = set(0.0f);
+  vf sums[R][O];
+  for (int r = 0; r < R; ++r)
+    for (int o = 0; o < O; ++o) sums[r][o] = set(0.0f);
   int i = 0;
   for (; i + VL <= inDim; i += VL) {
-    const vf row = load(x + i);
+    vf weights[O];
     for (int o = 0; o < O; ++o) {
       const uint8_t* at = w + (size_t(o) * inDim + i) * bytes;
       __builtin_prefetch(at + kAhead / 4);
-      sums[o] = FMA(decodeV<type>(at), row, sums[o]);
+      weights[o] = decodeV<type>(at);
+    }
+    for (int r = 0; r < R; ++r) {
+      const vf row = load(x + size_t(r) * inDim + i);
+      for (int o = 0; o < O; ++o) sums[r][o] = FMA(weights[o], row, sums[r][o]);
     }
   }
-  for (int o = 0; o < O; ++o) {
-    float sum = sumOf(sums[o]);
-    for (int j = i; j < inDim; ++j) sum += decode1(type, w + (size_t(o) * inDim + j) * bytes) * x[j];
-    out[o] = sum * scale;
-  }
+  for (int r = 0; r < R; ++r)
+    for (int o = 0; o < O; ++o) {
+      float sum = sumOf(sums[r][o]);
+      for (int j = i; j < inDim; ++j) sum += decode1(type, w + (size_t(o) * inDim + j) * bytes) * x[size_t(r) * inDim + j];
+      out[r * stride + o] = sum * scale;
+    }
+}
+
+template <KvType type, int R>
+static void denseFew(float* out, size_t stride, const uint8_t* w, int outs, int inDim, const float* x, float scale) {
+  constexpr size_t bytes = type == KvType::fp8 ? 1 : type == KvType::bf16 ? 2 : 4;
+  constexpr int O = R == 1 ? 8 : 4;
+  int o = 0;
+  for (; o + O <= outs; o += O) denseStream<type, R, O>(out + o, stride, w + size_t(o) * inDim * bytes, inDim, x, scale);
+  for (; o < outs; ++o) denseStream<type, R, 1>(out + o, stride, w + size_t(o) * inDim * bytes, inDim, x, scale);
 }
 
 template <KvType type>
 static void denseAs(float* out, size_t stride, const uint8_t* w, int outs, int inDim, const float* x, int rows, float scale) {
   constexpr size_t bytes = type == KvType::fp8 ? 1 : type == KvType::bf16 ? 2 : 4;
   int o = 0;
-  if (rows == 1) {
-    for (; o + 8 <= outs; o += 8) denseRow<type, 8>(out + o, w + size_t(o) * inDim * bytes, inDim, x, scale);
-    for (; o < outs; ++o) denseRow<type, 1>(out + o, w + size_t(o) * inDim * bytes, inDim, x, scale);
-    return;
-  }
+  using Few = void (*)(float*, size_t, const uint8_t*, int, int, const float*, float);
+  static const Few few[] = {denseFew<type, 1>, denseFew<type, 2>, denseFew<type, 3>, denseFew<type, 4>, denseFew<type, 5>, denseFew<type, 6>};
+  if (rows >= 1 && rows <= 6) return few[rows - 1](out, stride, w, outs, inDim, x, scale);
   static thread_local std::vector<float> panel;
   panel.resize(size_t(4) * inDim);
   constexpr int R = BLOCK_VECTORS + 2;
