@@ -3,7 +3,7 @@
 //
 // Canonical arithmetic: what a kernel computes for a row depends on that row, its ancestors and its position alone.
 // Vectors run over independent outputs, so that every sum has one order; threads split outputs, never a sum.
-// Kernels check nothing: the ops (ops.cc) have checked shapes, ids and bounds before.
+// Kernels check nothing: the ops (device.cc, sequence_ops.cc) have checked shapes, ids and bounds before.
 #pragma once
 #include <cstddef>
 #include <cstdint>
