@@ -33,8 +33,10 @@ void check(bool holds, const char* what) {
   if (!holds) ++failures;
 }
 bool same(const Values& a, const Values& b) { return a.size() == b.size() && memcmp(a.data(), b.data(), a.size() * 4) == 0; }
-double worst(const Values& a, const std::vector<double>& b) {
-  double most = 0, size = 1e-9;
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+// Largest difference in units of the largest expected magnitude.
+double worst(const Values& a, const std::vector<double>& b, double size = 1e-9) {
+  double most = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     most = std::max(most, std::isfinite(a[i]) ? std::fabs(a[i] - b[i]) : 1e9);
     size = std::max(size, std::fabs(b[i]));
@@ -215,6 +217,49 @@ void testAttention(Device& device, copse::KvType type, const char* name) {
   check(worst(fresh()(Forward(0, total, {}, 8).batch, all), expected) < 2e-6, "  equals the plain softmax");
 }
 
+// Convolution, SiLU and the delta rule over one chain from an empty state, as a recurrence in double precision:
+// S' = exp(g) S, S = S' + beta k (v - S'^T k)^T, out = S^T q.
+struct PlainDelta {
+  int keyHeads, valueHeads, dk, dv, total;
+  Values w, aLog, dtBias;
+
+  // Channels of row t after convolution and SiLU, the L2 norms of heads of q and k included.
+  std::vector<double> mixed(const Values& qkv, int t) const {
+    const int channels = 2 * keyHeads * dk + valueHeads * dv;
+    std::vector<double> m(channels, 0.0);
+    for (int c = 0; c < channels; ++c) {
+      for (int tap = std::max(0, 3 - t); tap < 4; ++tap) m[c] += double(w[c * 4 + tap]) * qkv[size_t(t - 3 + tap) * channels + c];
+      m[c] *= sigmoid(m[c]);
+    }
+    for (int from = 0; from < 2 * keyHeads * dk; from += dk) {
+      double squares = 1e-6;
+      for (int i = 0; i < dk; ++i) squares += m[from + i] * m[from + i];
+      for (int i = 0; i < dk; ++i) m[from + i] /= std::sqrt(squares * (from < keyHeads * dk ? dk : 1));
+    }
+    return m;
+  }
+
+  std::vector<double> run(const Values& qkv, const Values& b, const Values& a) const {
+    std::vector<double> out, states(size_t(valueHeads) * dk * dv, 0.0);
+    for (int t = 0; t < total; ++t) {
+      const std::vector<double> m = mixed(qkv, t);
+      for (int h = 0; h < valueHeads; ++h) {
+        const size_t at = size_t(t) * valueHeads + h;
+        const double *q = m.data() + h * keyHeads / valueHeads * dk, *k = q + keyHeads * dk, *v = m.data() + 2 * keyHeads * dk + h * dv;
+        const double decay = std::exp(-std::exp(double(aLog[h])) * std::log1p(std::exp(double(a[at]) + dtBias[h])));
+        double* S = states.data() + size_t(h) * dk * dv;
+        for (int j = 0; j < dv; ++j) {
+          double seen = 0, y = 0;
+          for (int i = 0; i < dk; ++i) seen += (S[i * dv + j] *= decay) * k[i];
+          for (int i = 0; i < dk; ++i) y += (S[i * dv + j] += sigmoid(b[at]) * k[i] * (v[j] - seen)) * q[i];
+          out.push_back(y);
+        }
+      }
+    }
+    return out;
+  }
+};
+
 void testDelta(Device& device) {
   const int keyHeads = 2, valueHeads = 4, dk = 24, dv = 20, channels = 2 * keyHeads * dk + valueHeads * dv, total = 101;
   const Values qkv = randoms(size_t(total) * channels), b = randoms(size_t(total) * valueHeads), a = randoms(size_t(total) * valueHeads);
@@ -232,6 +277,45 @@ void testDelta(Device& device) {
     };
   };
   testPaths("conv and delta rule in slices", valueHeads * dv, fresh);
+  std::vector<int> all(total);
+  for (int i = 0; i < total; ++i) all[i] = i;
+  const Values y = fresh()(Forward(0, total, {}, 8).batch, all);
+  auto values = [&](int id, size_t count) { return download(device, id, count); };
+  const PlainDelta plain{keyHeads, valueHeads, dk, dv, total, values(w, size_t(channels) * 4), values(aLog, valueHeads), values(dtBias, valueHeads)};
+  check(worst(y, plain.run(qkv, b, a)) < 2e-5, "  equals the plain recurrence");
+}
+
+void testRows(Device& device) {
+  const int rows = 3, dim = 77, count = rows * dim;
+  Values x = randoms(count), z = randoms(count);
+  for (float& v : z) v *= 30;
+  const Values w = randoms(dim);
+  const int in = upload(device, x), gate = upload(device, z), weights = upload(device, w), out = device.alloc(count);
+  std::vector<double> silu(count), gated(count), normed(count), passed(count);
+  for (int i = 0; i < count; ++i) {
+    double squares = 0;
+    for (int j = i / dim * dim; j < i / dim * dim + dim; ++j) squares += double(x[j]) * x[j];
+    const double unit = x[i] / std::sqrt(squares / dim + 1e-6);
+    passed[i] = x[i] * sigmoid(z[i]);
+    silu[i] = z[i] * passed[i];
+    normed[i] = unit * (1 + w[i % dim]);
+    gated[i] = w[i % dim] * unit * z[i] * sigmoid(z[i]);
+  }
+  device.siluMul(out, gate, in, count);
+  check(worst(download(device, out, count), silu) < 1e-6, "silu, and exp from -30 to 30");
+  device.sigmoidMul(out, in, gate, count);
+  check(worst(download(device, out, count), passed) < 1e-6, "sigmoid");
+  // One weight at a time: an error relative to the largest output would hide exp at its small end.
+  bool holds = true;
+  for (float at = -80; at < 80; at += 0.37f) {
+    device.sigmoidMul(out, upload(device, {1.0f}), upload(device, {at}), 1);
+    holds = holds && worst(download(device, out, 1), {sigmoid(at)}, 1e-300) < 1e-6;
+  }
+  check(holds, "  relative to each value, from -80 to 80");
+  device.rmsNorm(out, in, weights, rows, dim, 1e-6f);
+  check(worst(download(device, out, count), normed) < 1e-6, "rms norm");
+  device.gatedRmsNorm(out, in, gate, weights, rows, dim, 1e-6f);
+  check(worst(download(device, out, count), gated) < 1e-6, "gated rms norm");
 }
 
 }  // namespace
@@ -248,6 +332,7 @@ int main() {
     testAttention(device, copse::KvType::bf16, "attention over bf16 in slices");
     testAttention(device, copse::KvType::fp8, "attention over fp8 in slices");
     testDelta(device);
+    testRows(device);
   } catch (const std::exception& error) {
     check(false, error.what());
   }
