@@ -10,9 +10,25 @@ export interface BackendChoice {
   readonly threads: number;
 }
 
+/** A set of kernels that somebody asked for and that is not there must not end in the slow reference unnoticed. */
+function findNative(): { readonly reason: string | null } {
+  const native = tryNative();
+  if (native.reason?.startsWith('COPSE_ISA is '))
+    throw new UserError('bad_option', native.reason, {
+      hint: 'Unset COPSE_ISA to use the best kernels of this CPU, or set it to avx512, avx2, neon or portable.',
+    });
+  return native;
+}
+
+function detailOfNative(): string {
+  const backend = openNative(0);
+  backend.close();
+  return backend.detail;
+}
+
 export function openBackend({ name, threads }: BackendChoice): Backend {
   if (name === 'reference') return openReference();
-  const native = tryNative();
+  const native = findNative();
   if (native.reason === null) return openNative(threads);
   if (name === 'native')
     throw new UserError('bad_option', `the native back-end can not be used: ${native.reason}`, {
@@ -23,10 +39,10 @@ export function openBackend({ name, threads }: BackendChoice): Backend {
 
 /** What this machine can use, and why. */
 export function describeBackends(): Record<string, string> {
-  const native = tryNative();
+  const native = findNative();
   return {
     chosen: native.reason === null ? 'native' : 'reference',
-    native: native.reason ?? native.detail,
+    native: native.reason ?? detailOfNative(),
     reference: 'always there: plain TypeScript, the definition of every op, slow',
   };
 }
