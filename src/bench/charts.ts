@@ -72,10 +72,7 @@ export function drawChart(chart: Chart, { width, height }: Size): string {
     instance.setOption(options as Parameters<typeof instance.setOption>[0]);
     return withOwnIds(instance.renderToSVGString())
       .replaceAll(ink, 'currentColor')
-      .replace(
-        /<svg width="\d+" height="\d+"/,
-        `<svg role="img" aria-label="${escapeHtml(chart.title)}" viewBox="0 0 ${width} ${height}"`,
-      );
+      .replace(/<svg width="\d+" height="\d+"/, `<svg role="img" aria-label="${escapeHtml(chart.title)}"`);
   } finally {
     instance.dispose();
   }
