@@ -3,12 +3,13 @@
  *
  *   npx tsx perf/workload.ts OUT_DIR MODE...          serves the bundled model per mode and replays the official trace
  *   npx tsx perf/workload.ts --collect RESULT.json DIR...   summarises report folders, the first one being the base of ratios
+ *   npx tsx perf/workload.ts --page DIR PAGE.html     the report page without the texts of the recorded conversations
  */
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { createInterface } from 'node:readline';
-import type { BenchReport, TurnReport } from '../src/bench/index.ts';
+import { type BenchReport, htmlReport, type TurnReport } from '../src/bench/index.ts';
 
 const copse = new URL('../bin/copse.mjs', import.meta.url).pathname;
 
@@ -117,8 +118,16 @@ function collect(result: string, dirs: readonly string[]): void {
   ]);
 }
 
+/** The data of the benchmark stay where they are published: no recorded or generated text goes along. */
+function page(dir: string, out: string): void {
+  const report = JSON.parse(readFileSync(`${dir}/report.json`, 'utf8')) as BenchReport;
+  const perTurn = report.perTurn.map((turn) => ({ ...turn, answer: '', expected: '' }));
+  writeFileSync(out, htmlReport({ ...report, perTurn }));
+}
+
 const [first, second, ...rest] = process.argv.slice(2);
 if (first === '--collect' && second !== undefined) collect(second, rest);
+else if (first === '--page' && second !== undefined) page(second, rest[0] ?? 'report.html');
 else if (first !== undefined) {
   const dirs: string[] = [];
   for (const mode of [second ?? 'off', ...rest]) dirs.push(await replay(mode, first));
