@@ -13,6 +13,9 @@ export interface StepBudget {
   readonly maxRows: number;
 }
 
+/** A slice beside decoding sequences is this many times shorter. */
+const decodingShare = 4;
+
 export function planStep(
   running: readonly Sequence[],
   treeOf: (sequence: Sequence) => DraftTree,
@@ -28,7 +31,9 @@ export function planStep(
     works.push({ sequence, chainLen: 1, tree, choosesToken: true });
     rows += 1 + tree.ids.length;
   }
-  let tokens = Math.min(budget.prefillTokens, budget.maxRows - rows);
+  // Beside sequences that decode a slice is short: each of their tokens waits for it.
+  const slice = decoding.length > 0 ? Math.ceil(budget.prefillTokens / decodingShare) : budget.prefillTokens;
+  let tokens = Math.min(slice, budget.maxRows - rows);
   for (const sequence of running) {
     if (!sequence.isPrefill || tokens <= 0) continue;
     const work = promptSlice(sequence, tokens);
