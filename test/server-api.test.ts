@@ -277,10 +277,33 @@ describe('other pages', () => {
     ])
       expect(value(`vllm:${name}_count`), name).toBe(2);
     expect(page).toMatch(/vllm:request_success_total\{finished_reason="stop",model_name="stub"\} 2/);
+    expect(value('vllm:spec_decode_num_drafts_total')).toBe(5);
+    expect(value('copse:mean_accepted_length')).toBe(1 + 7 / 5);
     expect(page).toMatch(/copse:accepted_tokens_by_source_total\{source="suffix",model_name="stub"\} 6/);
     expect(page).toMatch(
       /vllm:spec_decode_num_accepted_tokens_per_pos_total\{position="1",model_name="stub"\} 1/,
     );
+  });
+
+  it('tell of drafts in usage only where the server was asked to', async () => {
+    const silent = await serve(() => ({ text: 'one two' }));
+    expect((await json(await silent.chat())).usage).not.toHaveProperty('speculation');
+    const { chat, log } = await serve(() => ({ text: 'one two', drafts: true }), { usageDetails: true });
+    const expected = {
+      steps: count('one two'),
+      drafts: 1,
+      drafted_tokens: 3,
+      accepted_tokens: 1,
+      mean_accepted_length: 2,
+      by_source: { suffix: { drafted: 3, accepted: 1 } },
+      by_depth: [{ drafted: 3, accepted: 1 }],
+      predicted_ms: 2,
+      measured_ms: 2.5,
+    };
+    expect((await json(await chat())).usage.speculation).toEqual(expected);
+    const streamed = await chat({ stream: true, stream_options: { include_usage: true } });
+    expect(eventsOf(await streamed.text()).json.at(-1).usage.speculation).toEqual(expected);
+    expect(log.at(-1)?.speculation).toEqual(expected);
   });
 
   it('count the same when the page is read twice', async () => {

@@ -1,6 +1,8 @@
 /** Guesses never change an answer: all ways of drafting, cold and warm, alone and among four, greedy and sampled. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { openEngine } from '../src/engine/index.ts';
+import { type GenerationStats, openEngine } from '../src/engine/index.ts';
 import { loadTokenizer } from '../src/tokenizer/index.ts';
 import { availableBackends } from './support/backends.ts';
 import { answersOf, differing, draftModes, requestsFor } from './support/draft-modes.ts';
@@ -65,6 +67,48 @@ describe('speculation', () => {
     expect(Math.abs(cold - warm)).toBeLessThan(0.02);
   });
 
+  it.skipIf(!native)('changes no answer when all sources make one tree', async () => {
+    const folder = folders.of(tinyCheckpoint);
+    const costs = join(folder, 'cost.json');
+    const requests = requestsFor(promptsFor(loadTokenizer(tinyCheckpoint), 8), 40);
+    const options = { folder, contextTokens: 2048, draftHistory: 4096 };
+    const plain = await answersOf('off', options, requests);
+    await answersOf('auto', options, requests.slice(0, 1));
+    const measured = readFileSync(costs, 'utf8');
+    const table = JSON.parse(measured);
+    // A machine where rows and draft steps cost next to nothing: everything is guessed.
+    const rowsAreFree = table.stepMs.map((line: number[]) => line.map((_, i) => 10 + 0.01 * i));
+    writeFileSync(
+      costs,
+      JSON.stringify({ ...table, stepMs: rowsAreFree, draftMs: table.draftMs.map(() => 0.01) }),
+    );
+    const merged = await answersOf('auto', options, requests);
+    writeFileSync(costs, measured);
+    expect(differing([plain, merged])).toEqual([]);
+    const { bySource } = merged.speculation;
+    for (const source of ['mtp', 'suffix', 'history', 'both'])
+      expect(bySource[source]?.drafted, source).toBeGreaterThan(0);
+    expect(merged.tokensPerStep).toBeGreaterThan(1.5 * plain.tokensPerStep);
+  });
+
+  it.skipIf(!native)('drafts what the same tenant was answered before, and no other', async () => {
+    const prompt = promptsFor(loadTokenizer(tinyCheckpoint), 4)[0] ?? [];
+    const engine = await openEngine({
+      folder: folders.of(tinyCheckpoint),
+      cacheBytes: 2 ** 27,
+      contextTokens: 2048,
+      draftHistory: 2048,
+    });
+    const fromHistory = async (tenant: string): Promise<number> => {
+      const { end } = await run(engine, requestOf(prompt, { maxTokens: 60, topLogprobs: null, tenant }));
+      return end?.stats.speculation.bySource.history?.drafted ?? 0;
+    };
+    const [first, other, again] = [await fromHistory('a'), await fromHistory('b'), await fromHistory('a')];
+    await engine.close();
+    expect([first, other]).toEqual([0, 0]);
+    expect(again).toBeGreaterThan(0);
+  });
+
   it.skipIf(!native)('reports drafted and accepted tokens by source and depth', async () => {
     const engine = await openEngine({
       folder: folders.of(tinyCheckpoint),
@@ -72,8 +116,15 @@ describe('speculation', () => {
       contextTokens: 2048,
       speculation: 'tree:4x2x8',
     });
-    await run(engine, requestOf(promptsFor(loadTokenizer(tinyCheckpoint), 4)[0] ?? [], { maxTokens: 40 }));
+    const prompts = promptsFor(loadTokenizer(tinyCheckpoint), 4).slice(0, 2);
+    const ends: (GenerationStats | undefined)[] = [];
+    for (const ids of prompts) ends.push((await run(engine, requestOf(ids, { maxTokens: 40 }))).end?.stats);
     const { speculation, draftedTokens, acceptedTokens } = await engine.stats();
+    const sum = (of: (stats: GenerationStats) => number): number =>
+      ends.reduce((all, stats) => all + (stats === undefined ? 0 : of(stats)), 0);
+    expect(sum((stats) => stats.speculation.bySource.mtp?.accepted ?? 0)).toBe(acceptedTokens);
+    expect(sum((stats) => stats.speculation.drafts)).toBe(speculation.drafts);
+    expect(sum((stats) => stats.steps)).toBe(sum((stats) => stats.generatedTokens - stats.acceptedTokens));
     const { mtp } = speculation.bySource;
     expect([mtp?.drafted, mtp?.accepted]).toEqual([draftedTokens, acceptedTokens]);
     expect(speculation.byDepth.reduce((sum, { drafted }) => sum + drafted, 0)).toBe(draftedTokens);

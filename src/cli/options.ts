@@ -32,6 +32,7 @@ export interface EngineFlags {
   readonly prefill: number;
   readonly recipe: 'nvfp4' | 'plain';
   readonly speculation: string;
+  readonly draftHistory: number;
 }
 
 export function addEngineFlags(command: Command): Command {
@@ -59,6 +60,12 @@ export function addEngineFlags(command: Command): Command {
     .option('--max-waiting <n>', 'requests that may wait for a place', parseCount(0, 100_000), d.maxWaiting)
     .option('--prefill <tokens>', 'prompt tokens computed per step', parseCount(1, 8192), d.prefillTokens)
     .option('--speculation <mode>', 'off, auto, chain:3, tree:8x2x16, full:4x2x16', d.speculation)
+    .option(
+      '--draft-history <tokens>',
+      "tokens of a user's finished answers that drafts may come from, 0 = none",
+      parseCount(0, 2 ** 22),
+      d.draftHistory,
+    )
     .addOption(
       new Option('--recipe <name>', 'how a checkpoint is packed')
         .choices(['nvfp4', 'plain'])
@@ -77,6 +84,7 @@ export function engineOptionsOf(flags: EngineFlags): Partial<Omit<EngineOptions,
     maxWaiting: flags.maxWaiting,
     prefillTokens: flags.prefill,
     speculation: flags.speculation,
+    draftHistory: flags.draftHistory,
   };
 }
 

@@ -22,6 +22,7 @@ interface ServeFlags extends EngineFlags {
   readonly reasoning: string;
   readonly trustMessages?: boolean;
   readonly bodyLimit: number;
+  readonly usageDetails?: boolean;
   readonly json?: boolean;
 }
 
@@ -37,6 +38,7 @@ export function addServe(program: Command): void {
     .addOption(reasoningOption())
     .option('--trust-messages', 'let text of messages produce control tokens, as the reference does')
     .option('--body-limit <size>', 'largest request body', parseBytes, 64 * 2 ** 20)
+    .option('--usage-details', 'tell in usage.speculation what drafts did for an answer')
     .option('--json', 'log as JSON');
   addEngineFlags(command).action(serve);
 }
@@ -59,6 +61,7 @@ async function serve(model: string, flags: ServeFlags): Promise<void> {
     port: flags.port,
     apiKey: flags.apiKey ?? null,
     bodyLimitBytes: flags.bodyLimit,
+    usageDetails: flags.usageDetails === true,
     log,
   }).catch(async (error: unknown) => {
     await completion.engine.close();

@@ -147,6 +147,7 @@ export class Completion {
       stopIds: this.#parts.stopIds,
       boundaries: prompt.boundaries,
       topLogprobs: options.topLogprobs,
+      tenant: options.tenant ?? '',
     };
   }
 

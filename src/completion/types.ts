@@ -11,6 +11,8 @@ export interface GenerationOptions {
   readonly stop: readonly string[];
   /** Alternatives reported per token; null = no log-probabilities. */
   readonly topLogprobs: number | null;
+  /** Whose request it is: drafts may come from finished answers to the same tenant, where the engine keeps them. */
+  readonly tenant?: string;
 }
 
 export interface ChatRequest extends GenerationOptions {
@@ -38,6 +40,7 @@ const chatDefaults: Omit<Required<ChatRequest>, 'messages'> = {
   sampling: defaultSampling,
   stop: [],
   topLogprobs: null,
+  tenant: '',
 };
 
 /** A request from what differs from the defaults: greedy, as long as the context allows. Unknown names are refused. */

@@ -8,6 +8,8 @@ import type { Model, Pools } from '../models/index.ts';
 import { Sampler } from '../sampling/index.ts';
 import { assert, present, UserError } from '../util/index.ts';
 import { assemble, type Work } from './batch.ts';
+import { checkRequest } from './check-request.ts';
+import { DraftFigures, type SpeculationFigures } from './draft/figures.ts';
 import type { FillWork } from './draft/mtp-layer.ts';
 import type { Speculator } from './draft/speculator.ts';
 import { emptyTree } from './draft-tree.ts';
@@ -88,12 +90,7 @@ export class EngineCore implements Engine {
       draftedTokens: drafted,
       acceptedTokens: accepted,
       requests: { ...this.#ended },
-      speculation: this.#parts.speculator?.figures() ?? {
-        bySource: {},
-        byDepth: [],
-        predictedMs: 0,
-        measuredMs: 0,
-      },
+      speculation: this.#figures(),
       cache: cache.stats(),
     };
   }
@@ -270,15 +267,21 @@ export class EngineCore implements Engine {
     if (walk !== null) this.#emit(work, walk);
   }
 
+  /** Of one sequence, or of all since the start. */
+  #figures(sequence?: Sequence): SpeculationFigures {
+    return this.#parts.speculator?.figures(sequence) ?? new DraftFigures().read();
+  }
+
   /** Pure decode steps are what the cost model predicts. */
   #noteTime(works: readonly Work[], ms: number): void {
     if (works.some(({ chainLen }) => chainLen > 1)) return;
     const rows = works.reduce((sum, { tree }) => sum + 1 + tree.ids.length, 0);
     const context = works.reduce((sum, { sequence }) => sum + sequence.computedLen, 0) / works.length;
-    this.#parts.speculator?.observeStep(rows, context, ms);
+    const sequences = works.map(({ sequence }) => sequence);
+    this.#parts.speculator?.observeStep({ rows, context, sequences }, ms);
   }
 
-  #commit({ sequence, chainLen, tree }: Work, path: number[]): void {
+  #commit({ sequence, chainLen, tree, choosesToken }: Work, path: number[]): void {
     const { backend, pools } = this.#parts;
     const lease = present(sequence.lease, 'lease');
     const ctxLen = sequence.computedLen + chainLen;
@@ -290,7 +293,7 @@ export class EngineCore implements Engine {
     const to = ctxLen + path.length;
     lease.append(sequence.tokens.subarray(sequence.computedLen, to));
     sequence.setComputed(to);
-    sequence.steps++;
+    if (choosesToken) sequence.steps++;
     sequence.draftedTokens += tree.ids.length;
     sequence.acceptedTokens += path.length;
     this.#totals.drafted += tree.ids.length;
@@ -319,6 +322,7 @@ export class EngineCore implements Engine {
 
   #finish(sequence: Sequence, end: { reason: 'stop' | 'length' | 'cancelled'; stopId: number | null }): void {
     if (sequence.computedLen > sequence.cachedLen) this.#publish(sequence);
+    this.#parts.speculator?.end(sequence);
     this.#leave(sequence);
     this.#end(sequence, end);
   }
@@ -326,7 +330,7 @@ export class EngineCore implements Engine {
   #end(sequence: Sequence, end: { reason: 'stop' | 'length' | 'cancelled'; stopId: number | null }): void {
     sequence.state = 'ended';
     this.#ended[end.reason]++;
-    sequence.queue.push({ type: 'end', ...end, stats: sequence.stats() });
+    sequence.queue.push({ type: 'end', ...end, stats: sequence.stats(this.#figures(sequence)) });
     sequence.queue.close();
   }
 
@@ -371,27 +375,4 @@ function fillWork({ work, walk, firstRow }: Outcome): FillWork {
   rows.push(...(walk?.path ?? []).map((node) => firstRow + chainLen + node));
   const isOpen = sequence.knownLen > sequence.computedLen;
   return { sequence, rows: isOpen ? rows : rows.slice(0, -1), drafts: walk !== null && walk.end === null };
-}
-
-function checkRequest(request: GenerateRequest, info: EngineInfo, usableVocab: number): void {
-  const { ids, maxTokens, boundaries } = request;
-  if (ids.length === 0)
-    throw new UserError('invalid_request', 'the prompt has 0 tokens, at least 1 is needed');
-  if (!Number.isInteger(maxTokens) || maxTokens < 1)
-    throw new UserError('invalid_request', `max_tokens is ${maxTokens}, at least 1 is needed`, {
-      param: 'max_tokens',
-    });
-  if (ids.length >= info.contextTokens)
-    throw new UserError(
-      'context_length_exceeded',
-      `the prompt has ${ids.length} tokens and leaves no room for an answer, the limit is ${info.contextTokens}`,
-    );
-  const bad = ids.find((id) => id < 0 || id >= usableVocab);
-  if (bad !== undefined)
-    throw new UserError(
-      'invalid_request',
-      `the prompt contains token ${bad}, the vocabulary has ${usableVocab}`,
-    );
-  const ordered = boundaries.every((at, i) => at > (boundaries[i - 1] ?? 0) && at <= ids.length);
-  assert(ordered, `boundaries ${boundaries.join(',')} ascend within ${ids.length} tokens`);
 }

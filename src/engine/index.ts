@@ -1,3 +1,4 @@
+export { meanAcceptedLength, type SpeculationFigures } from './draft/figures.ts';
 export { assembleEngine, openEngine } from './open.ts';
 export { defaultEngineOptions, type EngineOptions, engineOptions } from './options.ts';
 export type {

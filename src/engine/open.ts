@@ -107,7 +107,8 @@ export async function assembleEngine({
           await loadCosts(folder, { backend, model, pools, contextTokens, probe: backend.alloc(1) }),
         )
       : null;
-  const speculator = openSpeculator(mode, { backend, model, pools, usable: usableVocab }, measured);
+  const mtpParts = { backend, model, pools, usable: usableVocab };
+  const speculator = openSpeculator(mode, mtpParts, { cost: measured, historyTokens: options.draftHistory });
   return new EngineCore({
     backend,
     model,
@@ -155,7 +156,7 @@ const autoTopK = 3;
 function openSpeculator(
   mode: DraftMode,
   parts: { backend: Backend; model: Model; pools: Pools; usable: number },
-  cost: CostModel | null,
+  { cost, historyTokens }: { cost: CostModel | null; historyTokens: number },
 ): Speculator | null {
   if (mode.kind === 'off') return null;
   const topK = mode.kind === 'auto' ? autoTopK : mode.topK;
@@ -165,7 +166,8 @@ function openSpeculator(
       `speculation asks for the top ${topK} of ${parts.usable} tokens, the limit is ${parts.usable}`,
     );
   const usesMtp = parts.model.hasMtp && (cost === null || mtpPays(cost));
-  return new Drafting({ mode, mtp: usesMtp ? new MtpLayer({ ...parts, topK }) : null, cost, maxNodes });
+  const mtp = usesMtp ? new MtpLayer({ ...parts, topK }) : null;
+  return new Drafting({ mode, mtp, cost, maxNodes, historyTokens });
 }
 
 /**

@@ -23,6 +23,8 @@ export interface EngineOptions {
   readonly pageTokens: number;
   /** How to speculate: off, auto, chain:STEPS, tree:STEPSxTOPKxNODES, full:STEPSxTOPKxNODES. */
   readonly speculation: string;
+  /** Tokens of finished sequences that drafts may come from, per tenant; 0 = none. */
+  readonly draftHistory: number;
   /** Ids from here on are padding and never chosen; 0 = the model's whole vocabulary. */
   readonly usableVocab: number;
 }
@@ -38,6 +40,7 @@ export const defaultEngineOptions: Omit<EngineOptions, 'folder'> = {
   prefillTokens: 512,
   pageTokens: 32,
   speculation: 'auto',
+  draftHistory: 0,
   usableVocab: 0,
 };
 
@@ -49,6 +52,7 @@ const limits: Partial<Record<keyof EngineOptions, readonly [number, number]>> = 
   maxWaiting: [0, 100_000],
   prefillTokens: [1, 8192],
   pageTokens: [8, 256],
+  draftHistory: [0, 2 ** 22],
   usableVocab: [0, 2 ** 24],
 };
 

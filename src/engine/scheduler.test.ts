@@ -13,6 +13,7 @@ function sequence(promptLen: number, computed: number, snapshotsDue: number[] = 
     stopIds: [],
     boundaries: [],
     topLogprobs: null,
+    tenant: '',
   };
   const made = new Sequence(request, new Sampler(defaultSampling, ids), 4096);
   made.setComputed(Math.min(computed, promptLen));

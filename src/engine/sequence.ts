@@ -9,6 +9,7 @@
 import type { Lease } from '../cache/index.ts';
 import type { Sampler } from '../sampling/index.ts';
 import { assert } from '../util/index.ts';
+import type { SpeculationFigures } from './draft/figures.ts';
 import { EventQueue } from './event-queue.ts';
 import type { GenerateRequest, GenerationStats } from './types.ts';
 
@@ -73,7 +74,7 @@ export class Sequence {
     );
   }
 
-  stats(): GenerationStats {
+  stats(speculation: SpeculationFigures): GenerationStats {
     const now = performance.now();
     const firstToken = this.firstTokenMs === 0 ? now : this.firstTokenMs;
     const started = this.startedMs === 0 ? now : this.startedMs;
@@ -84,6 +85,7 @@ export class Sequence {
       steps: this.steps,
       draftedTokens: this.draftedTokens,
       acceptedTokens: this.acceptedTokens,
+      speculation,
       prefillMs: firstToken - started,
       decodeMs: now - firstToken,
     };

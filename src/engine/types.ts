@@ -4,7 +4,7 @@
  */
 import type { CacheStats } from '../cache/index.ts';
 import type { SamplingParams } from '../sampling/index.ts';
-import type { SpeculationFigures } from './draft/speculator.ts';
+import type { SpeculationFigures } from './draft/figures.ts';
 
 export interface GenerateRequest {
   readonly ids: Int32Array;
@@ -19,6 +19,8 @@ export interface GenerateRequest {
   readonly boundaries: readonly number[];
   /** Number of alternatives reported per token; null = no log-probabilities. */
   readonly topLogprobs: number | null;
+  /** Whose request it is: drafts may come from finished sequences of the same tenant. */
+  readonly tenant: string;
 }
 
 /** Why the reuse was not longer. */
@@ -65,9 +67,11 @@ export interface GenerationStats {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly generatedTokens: number;
+  /** Steps that chose tokens: the last one of prefill and those of decoding. */
   readonly steps: number;
   readonly draftedTokens: number;
   readonly acceptedTokens: number;
+  readonly speculation: SpeculationFigures;
   readonly prefillMs: number;
   readonly decodeMs: number;
 }

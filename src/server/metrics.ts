@@ -3,7 +3,7 @@
  * The engine counts by itself; its totals are copied whenever the page is read.
  */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { Engine, EngineStats } from '../engine/index.ts';
+import { type Engine, type EngineStats, meanAcceptedLength } from '../engine/index.ts';
 
 export interface RequestFigures {
   readonly ttftSeconds: number | null;
@@ -20,6 +20,7 @@ const totals: readonly (readonly [name: string, help: string, read: Read])[] = [
   ['vllm:generation_tokens_total', 'Generated tokens.', (s) => s.generatedTokens],
   ['vllm:prefix_cache_queries_total', 'Prompt tokens looked up in the cache.', (s) => s.promptTokens],
   ['vllm:prefix_cache_hits_total', 'Prompt tokens found in the cache.', (s) => s.cachedTokens],
+  ['vllm:spec_decode_num_drafts_total', 'Steps that verified a draft.', (s) => s.speculation.drafts],
   ['vllm:spec_decode_num_draft_tokens_total', 'Drafted tokens.', (s) => s.draftedTokens],
   [
     'vllm:spec_decode_num_accepted_tokens_total',
@@ -42,6 +43,11 @@ const gauges: readonly (readonly [name: string, help: string, read: Read])[] = [
     'vllm:kv_cache_usage_perc',
     'Used share of the cache budget, 1 = full.',
     ({ cache }) => cache.usedBytes / cache.budgetBytes,
+  ],
+  [
+    'copse:mean_accepted_length',
+    'Tokens that a step with a draft brought on average, 0 before the first.',
+    (s) => meanAcceptedLength(s.speculation) ?? 0,
   ],
   ['copse:cache_pages', 'Pages in the cache.', (s) => s.cache.pages],
   ['copse:cache_snapshots', 'Snapshots in the cache.', (s) => s.cache.snapshots],

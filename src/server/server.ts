@@ -15,6 +15,7 @@ import { Metrics } from './metrics.ts';
 import { type AnswerHead, chatBody, type Finish, streamChat, streamText, textBody } from './openai/chat.ts';
 import { errorBody } from './openai/errors.ts';
 import { type ReadRequest, readChatRequest, readTextRequest } from './openai/request.ts';
+import { speculationBody } from './openai/usage.ts';
 
 export interface ServerOptions {
   readonly completion: Completion;
@@ -29,6 +30,8 @@ export interface ServerOptions {
   readonly bodyLimitBytes?: number;
   /** Time that running requests get to finish when the server stops. */
   readonly graceMs?: number;
+  /** Adds what drafts did to `usage`, as `usage.speculation`. */
+  readonly usageDetails?: boolean;
   readonly log?: Logger;
 }
 
@@ -142,6 +145,7 @@ class App {
     const startedMs = performance.now();
     const { model, stream, includeUsage, request, unknown } = kind.read(body);
     this.#checkModel(model);
+    const usageDetails = this.#options.usageDetails ?? false;
     const head: AnswerHead = {
       id: `${kind.idPrefix}-${randomUUID().replaceAll('-', '')}`,
       created: Math.floor(Date.now() / 1000),
@@ -161,12 +165,12 @@ class App {
         return reply.raw;
       };
       const whole = stream ? null : await collectAnswer(timer.deltas());
-      const finish = whole ?? (await send(timer.deltas(), { head, includeUsage, open }));
+      const finish = whole ?? (await send(timer.deltas(), { head, includeUsage, usageDetails, open }));
       this.#report(head, { startedMs, firstMs: timer.firstMs, finish });
       if (finish.finish.reason === 'cancelled' && !isGone(reply))
         throw new UserError('overloaded', 'the server stopped before the answer was complete');
       if (whole === null) return reply;
-      return kind.object === 'chat' ? chatBody(head, whole) : textBody(head, whole);
+      return (kind.object === 'chat' ? chatBody : textBody)(head, whole, { usageDetails });
     } catch (error) {
       if (!reply.sent) throw error;
       this.#endBrokenStream(reply.raw, this.#describe(error, head.id).body);
@@ -232,6 +236,7 @@ class App {
         ttftMs: firstMs === null ? null : round(firstMs - startedMs),
         tokensPerSecond: later > 0 && decodeMs > 0 ? round((1000 * later) / decodeMs) : null,
         tokensPerStep: stats.steps === 0 ? 0 : round(usage.completionTokens / stats.steps),
+        ...(stats.speculation.drafts === 0 ? {} : { speculation: speculationBody(stats) }),
         reason,
       },
       reason === 'cancelled' ? 'cancelled' : 'answered',

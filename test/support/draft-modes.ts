@@ -1,5 +1,5 @@
 /** Runs the same requests under several ways of speculating and says which answers differ. */
-import type { EngineOptions, GenerateRequest } from '../../src/engine/index.ts';
+import type { EngineOptions, GenerateRequest, SpeculationFigures } from '../../src/engine/index.ts';
 import { openEngine } from '../../src/engine/index.ts';
 import { defaultSampling } from '../../src/sampling/index.ts';
 import { requestOf, run } from './engines.ts';
@@ -30,6 +30,7 @@ export interface ModeResult {
   /** Answers by request: cold and alone, warm and alone, warm among four. */
   readonly answers: readonly (readonly string[])[];
   readonly tokensPerStep: number;
+  readonly speculation: SpeculationFigures;
 }
 
 export async function answersOf(
@@ -55,11 +56,13 @@ export async function answersOf(
   const together: string[] = [];
   for (let i = 0; i < requests.length; i += 4)
     together.push(...(await Promise.all(requests.slice(i, i + 4).map(answer))));
+  const { speculation } = await engine.stats();
   await engine.close();
   return {
     mode,
     answers: requests.map((_, i) => [cold[i] ?? '', warm[i] ?? '', together[i] ?? '']),
     tokensPerStep: generatedTokens / steps,
+    speculation,
   };
 }
 

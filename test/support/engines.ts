@@ -40,6 +40,7 @@ export function requestOf(ids: ArrayLike<number>, more: Partial<GenerateRequest>
     stopIds: [],
     boundaries: [],
     topLogprobs: 5,
+    tenant: '',
     ...more,
   };
 }

@@ -27,6 +27,8 @@ export interface StubAnswer {
   readonly tokensPerEvent?: number;
   /** Throws after this many tokens; -1 = before the first event. */
   readonly failAfter?: number;
+  /** The end tells of one draft. */
+  readonly drafts?: boolean;
 }
 
 /** Chooses the answer from the prompt's text and its place among all requests. */
@@ -37,6 +39,15 @@ export interface StubOptions {
   readonly maxSequences?: number;
   readonly maxWaiting?: number;
 }
+
+const draft = { drafted: 3, accepted: 1 };
+const oneDraft = {
+  drafts: 1,
+  bySource: { suffix: draft },
+  byDepth: [draft],
+  predictedMs: 2,
+  measuredMs: 2.5,
+};
 
 const endOfTurn = tokenizer.tokenId('<|im_end|>') ?? -1;
 
@@ -143,7 +154,8 @@ export class StubEngine implements Engine {
       await pause(answer.gapMs);
     }
     const reason = signal?.aborted ? 'cancelled' : sent === stopAt ? 'stop' : 'length';
-    yield this.#end(request, reason, { cachedTokens, generatedTokens: sent });
+    const hasDraft = answer.drafts === true;
+    yield this.#end(request, reason, { cachedTokens, generatedTokens: sent, hasDraft });
   }
 
   #failure(): Error {
@@ -163,15 +175,16 @@ export class StubEngine implements Engine {
   #end(
     request: GenerateRequest,
     reason: 'stop' | 'length' | 'cancelled',
-    counts: { cachedTokens: number; generatedTokens: number },
+    { hasDraft = false, ...counts }: { cachedTokens: number; generatedTokens: number; hasDraft?: boolean },
   ): GenerationEvent {
     this.ended[reason]++;
     const stats = {
       promptTokens: request.ids.length,
       ...counts,
       steps: counts.generatedTokens,
-      draftedTokens: 0,
-      acceptedTokens: 0,
+      draftedTokens: hasDraft ? draft.drafted : 0,
+      acceptedTokens: hasDraft ? draft.accepted : 0,
+      speculation: hasDraft ? oneDraft : { ...oneDraft, drafts: 0, bySource: {}, byDepth: [] },
       prefillMs: 0,
       decodeMs: 0,
     };
@@ -187,6 +200,7 @@ export class StubEngine implements Engine {
       draftedTokens: 12,
       acceptedTokens: 7,
       speculation: {
+        drafts: 5,
         bySource: { suffix: { drafted: 8, accepted: 6 }, mtp: { drafted: 4, accepted: 1 } },
         byDepth: [
           { drafted: 9, accepted: 6 },

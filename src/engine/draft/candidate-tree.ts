@@ -4,7 +4,10 @@
  */
 import type { DraftTree } from '../draft-tree.ts';
 
-export type Source = 'mtp' | 'suffix' | 'both';
+/** Where a guess came from: the MTP layer, this sequence's own text, texts of the tenant's finished sequences, or several. */
+export type Source = 'mtp' | 'suffix' | 'history' | 'both';
+
+type OneSource = Exclude<Source, 'both'>;
 
 export interface Candidate {
   readonly id: number;
@@ -33,7 +36,7 @@ export class CandidateTree {
   }
 
   /** Adds a guess, or strengthens the node that already makes it. Returns its index, -1 when it lies too deep. */
-  add(parent: number, id: number, source: 'mtp' | 'suffix', claim: number): number {
+  add(parent: number, id: number, source: OneSource, claim: number): number {
     const depth = parent < 0 ? 0 : this.#node(parent).depth + 1;
     if (depth >= this.#maxDepth) return -1;
     const key = `${parent}:${id}`;
@@ -67,7 +70,7 @@ export class CandidateTree {
     return this.nodes.map((node) => node.score).sort((a, b) => b - a);
   }
 
-  #strengthen(index: number, source: 'mtp' | 'suffix', claim: number): void {
+  #strengthen(index: number, source: OneSource, claim: number): void {
     const node = this.#node(index);
     if (node.source !== source) node.source = 'both';
     node.claim = Math.max(node.claim, claim);

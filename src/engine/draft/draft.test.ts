@@ -4,7 +4,9 @@ import { childOf, nodeDepths } from '../draft-tree.ts';
 import { Calibration } from './calibration.ts';
 import { CandidateTree } from './candidate-tree.ts';
 import { bestNodeCount, CostModel } from './cost-model.ts';
-import { SuffixIndex } from './suffix-index.ts';
+import { DraftFigures, meanAcceptedLength } from './figures.ts';
+import { DraftHistory } from './history.ts';
+import { type Occurrence, SuffixIndex } from './suffix-index.ts';
 import { addSuffixDrafts } from './suffix-source.ts';
 
 const asClaimed = (_source: string, _depth: number, claim: number): number => claim;
@@ -21,9 +23,32 @@ describe('suffix index', () => {
           while (n < 8 && at - n >= 0 && text[at - n] === text[text.length - 1 - n]) n++;
           if (n >= 2) expected.push({ next: at + 1, matchLen: n });
         }
-        expect(index.find()).toEqual(expected);
+        const figures = ({ next, matchLen }: Occurrence) => ({ next, matchLen });
+        expect(index.find().map(figures)).toEqual(expected);
+        // The same place by place for a text of somebody else that ends alike, but for the end itself.
+        const other = new SuffixIndex({ gram: 2, maxLinks: 1000, maxMatch: 8, capacity: 128 });
+        other.append(text.slice(0, -1));
+        const atEnd = expected.filter(({ next }) => next < text.length);
+        expect(other.findEndOf(Int32Array.from(text)).map(figures)).toEqual(atEnd);
       }),
     );
+  });
+
+  it('never looks over the end of a text', () => {
+    const index = new SuffixIndex({ gram: 2 });
+    index.append([1, 2, 3]);
+    index.separate();
+    index.append([4, 5]);
+    expect(index.findEndOf(Int32Array.of(3, 4))).toEqual([]);
+    const [found] = index.findEndOf(Int32Array.of(9, 2, 3));
+    expect(found).toMatchObject({ next: 3, matchLen: 2 });
+    const tree = new CandidateTree(asClaimed, 8);
+    addSuffixDrafts(
+      tree,
+      { source: 'history', found: found === undefined ? [] : [found] },
+      { steps: 8, nodes: 8 },
+    );
+    expect(tree.nodes).toEqual([]);
   });
 
   it('forgets what lies further back than its capacity', () => {
@@ -40,11 +65,56 @@ describe('suffix drafts', () => {
     const line = Array.from({ length: 40 }, (_, i) => 10 + i);
     index.append([...line, 1, 2, 3, ...line.slice(0, 8), 99, 98, 97, ...line.slice(0, 8)]);
     const tree = new CandidateTree(asClaimed, 32);
-    addSuffixDrafts(tree, index, { steps: 32, nodes: 64 });
+    addSuffixDrafts(tree, { source: 'suffix', found: index.find() }, { steps: 32, nodes: 64 });
     const { tree: drafts } = tree.best(64);
     const roots = [...drafts.ids].filter((_, node) => drafts.parents[node] === -1);
     expect(new Set(roots)).toEqual(new Set([18, 99]));
     expect(Math.max(...nodeDepths(drafts.parents))).toBe(31);
+  });
+});
+
+describe('history', () => {
+  it('knows a tenant by its own texts alone, and forgets the one that was silent for longest', () => {
+    const history = new DraftHistory(100);
+    history.add('a', Int32Array.of(1, 2, 3, 4));
+    history.add('b', Int32Array.of(1, 2, 3, 5));
+    const next = (tenant: string): (number | undefined)[] =>
+      (history.of(tenant)?.findEndOf(Int32Array.of(1, 2, 3)) ?? []).map(({ index, next: at }) =>
+        index.token(at),
+      );
+    expect([next('a'), next('b'), next('c')]).toEqual([[4], [5], []]);
+    for (let i = 0; i < 15; i++) history.add(`t${i}`, Int32Array.of(i));
+    expect(history.tenants).toBe(16);
+    expect([history.of('a'), history.of('b')?.length]).toEqual([null, 5]);
+  });
+});
+
+describe('figures', () => {
+  it('count by source and depth, and the tokens that a step with a draft brought', () => {
+    const figures = new DraftFigures();
+    expect(meanAcceptedLength(figures.read())).toBeNull();
+    figures.observe([]);
+    figures.observe([
+      { source: 'mtp', depth: 0, isRight: true },
+      { source: 'suffix', depth: 2, isRight: true },
+      { source: 'suffix', depth: 0, isRight: false },
+    ]);
+    figures.observeStep(3, 4);
+    const read = figures.read();
+    figures.observe([{ source: 'mtp', depth: 0, isRight: false }]);
+    expect(read).toEqual({
+      drafts: 1,
+      bySource: { mtp: { drafted: 1, accepted: 1 }, suffix: { drafted: 2, accepted: 1 } },
+      byDepth: [
+        { drafted: 2, accepted: 1 },
+        { drafted: 0, accepted: 0 },
+        { drafted: 1, accepted: 1 },
+      ],
+      predictedMs: 3,
+      measuredMs: 4,
+    });
+    expect(meanAcceptedLength(read)).toBe(3);
+    expect(meanAcceptedLength(figures.read())).toBe(2);
   });
 });
 

@@ -17,6 +17,9 @@ export interface MeasureParts {
   readonly probe: Buffer;
 }
 
+/** Counted up when a figure comes to mean something else: older tables are measured again. */
+const tableVersion = 2;
+
 const contexts = [0, 4096, 16_384];
 /** All points are measured in turn, round after round: a disturbance then hits one value of many points, not all of one. */
 const leastRounds = 3;
@@ -28,6 +31,7 @@ const spendMs = 2500;
 export async function loadCosts(folder: string | null, parts: MeasureParts): Promise<CostTable> {
   const { backend, model, pools } = parts;
   const key = [
+    `table ${tableVersion}`,
     backend.name,
     backend.detail,
     pools.kv.dtype,
@@ -67,9 +71,11 @@ async function measure(parts: MeasureParts, key: string): Promise<CostTable> {
   const isFast = backend.name !== 'reference';
   const used = contexts.filter((at) => at === 0 || (isFast && at + 64 <= parts.contextTokens));
   const rows = measuredRows.filter((count) => count <= model.maxRows && count - 1 <= pools.state.maxNodes);
+  // A draft step starts from the hidden row of some forward; which one does not matter for its time.
+  const { hidden } = model.forward(batchOf(parts, 0, 1), new Int32Array(0), pools);
   const points = used.flatMap((context) => [
     ...rows.map((count) => ({ run: () => step(parts, context, count), times: [] as number[] })),
-    ...(model.hasMtp ? [{ run: () => draft(parts, context), times: [] as number[] }] : []),
+    ...(model.hasMtp ? [{ run: () => draft(parts, context, hidden), times: [] as number[] }] : []),
   ]);
   const started = performance.now();
   // Weights that were never touched are still on disk.
@@ -113,8 +119,7 @@ function step(parts: MeasureParts, context: number, rows: number): void {
   parts.model.forward(batchOf(parts, context, rows), wanted, parts.pools);
 }
 
-function draft(parts: MeasureParts, context: number): void {
-  const { hidden } = parts.model.forward(batchOf(parts, 0, 1), new Int32Array(0), parts.pools);
+function draft(parts: MeasureParts, context: number, hidden: Buffer): void {
   parts.model.forwardMtp(batchOf(parts, context, 1), { hidden, logitRows: Int32Array.of(0) }, parts.pools);
 }
 

@@ -7,26 +7,21 @@ import type { Buffer } from '../../backends/index.ts';
 import { type DraftTree, emptyTree } from '../draft-tree.ts';
 import type { Sequence } from '../sequence.ts';
 import { Calibration } from './calibration.ts';
-import { CandidateTree } from './candidate-tree.ts';
+import { type Candidate, CandidateTree } from './candidate-tree.ts';
 import { bestNodeCount, type CostModel } from './cost-model.ts';
+import { DraftFigures, type SpeculationFigures } from './figures.ts';
 import { FullTree } from './full-tree.ts';
+import { DraftHistory } from './history.ts';
 import { type DraftMode, maxSteps } from './mode.ts';
 import type { FillWork, MtpLayer } from './mtp-layer.ts';
 import { type DepthList, growSharedTree } from './shared-tree.ts';
 import { SuffixIndex } from './suffix-index.ts';
 import { addSuffixDrafts } from './suffix-source.ts';
 
-export interface SpeculationFigures {
-  /** Verified nodes and right ones, by source and by depth. */
-  readonly bySource: Readonly<Record<string, { readonly drafted: number; readonly accepted: number }>>;
-  readonly byDepth: readonly { readonly drafted: number; readonly accepted: number }[];
-  /** Milliseconds of decode steps as predicted and as measured. */
-  readonly predictedMs: number;
-  readonly measuredMs: number;
-}
-
 export interface Speculator {
   start(sequence: Sequence): void;
+  /** Before the sequence is forgotten. */
+  end(sequence: Sequence): void;
   /** The tree to verify next; small enough for `maxNodes` rows. */
   treeOf(sequence: Sequence): DraftTree;
   /** After the forward and its walks: fills the MTP layer; works of ended sequences are filled but not drafted for. */
@@ -34,8 +29,10 @@ export interface Speculator {
   /** Guesses for the sequences that go on. */
   draft(sequences: readonly Sequence[]): Promise<void>;
   observe(sequence: Sequence, tree: DraftTree, path: readonly number[]): void;
-  observeStep(rows: number, context: number, ms: number): void;
-  figures(): SpeculationFigures;
+  /** The time of a step that only decoded: its rows, its sequences and the mean of the tokens before them. */
+  observeStep(step: { rows: number; context: number; sequences: readonly Sequence[] }, ms: number): void;
+  /** Of one sequence, or of all since the start. */
+  figures(sequence?: Sequence): SpeculationFigures;
 }
 
 interface Plan {
@@ -43,9 +40,10 @@ interface Plan {
   indexed: number;
   tree: DraftTree;
   /** Source, depth and claim of each node of the tree. */
-  claims: readonly { source: 'mtp' | 'suffix' | 'both'; depth: number; claim: number }[];
+  claims: readonly Pick<Candidate, 'source' | 'depth' | 'claim'>[];
   /** Candidates of the MTP layer for the next token, from the last fill. */
   first: { list: DepthList; row: number } | null;
+  readonly figures: DraftFigures;
 }
 
 export interface SpeculatorParts {
@@ -54,6 +52,8 @@ export interface SpeculatorParts {
   readonly mtp: MtpLayer | null;
   readonly cost: CostModel | null;
   readonly maxNodes: number;
+  /** Tokens of finished sequences that are remembered per tenant; 0 = none. */
+  readonly historyTokens: number;
 }
 
 type Shape = Extract<DraftMode, { steps: number }>;
@@ -64,15 +64,14 @@ export class Drafting implements Speculator {
   readonly #parts: SpeculatorParts;
   readonly #calibration = new Calibration();
   readonly #plans = new WeakMap<Sequence, Plan>();
-  readonly #bySource: Record<string, { drafted: number; accepted: number }> = {};
-  readonly #byDepth: { drafted: number; accepted: number }[] = [];
-  #predictedMs = 0;
-  #measuredMs = 0;
+  readonly #figures = new DraftFigures();
+  readonly #history: DraftHistory | null;
   /** How often the MTP layer's best guess at a depth was right lately. */
   readonly #mtpRight: number[] = Array.from({ length: maxSteps }, () => 0.7);
 
   constructor(parts: SpeculatorParts) {
     this.#parts = parts;
+    this.#history = parts.historyTokens > 0 ? new DraftHistory(parts.historyTokens) : null;
   }
 
   start(sequence: Sequence): void {
@@ -82,8 +81,17 @@ export class Drafting implements Speculator {
       tree: emptyTree,
       claims: [],
       first: null,
+      figures: new DraftFigures(),
     });
     this.#parts.mtp?.start(sequence);
+  }
+
+  end(sequence: Sequence): void {
+    // What came from the cache was remembered when it was new.
+    this.#history?.add(
+      sequence.request.tenant,
+      sequence.tokens.subarray(sequence.cachedLen, sequence.knownLen),
+    );
   }
 
   treeOf(sequence: Sequence): DraftTree {
@@ -111,35 +119,29 @@ export class Drafting implements Speculator {
     const plan = this.#plans.get(sequence);
     if (plan === undefined || plan.tree !== tree) return;
     const accepted = new Set(path);
-    for (const [node, claim] of plan.claims.entries()) {
+    const nodes = plan.claims.map((claim, node) => ({ ...claim, isRight: accepted.has(node) }));
+    for (const figures of [this.#figures, plan.figures]) figures.observe(nodes);
+    for (const [node, { isRight, ...claim }] of nodes.entries()) {
       const parent = tree.parents[node] as number;
-      const isRight = accepted.has(node);
-      count(this.#bySource, claim.source, isRight);
-      const level = this.#byDepth[claim.depth] ?? { drafted: 0, accepted: 0 };
-      this.#byDepth[claim.depth] = {
-        drafted: level.drafted + 1,
-        accepted: level.accepted + (isRight ? 1 : 0),
-      };
       // Only a node whose parent was right says something about its source.
       if (parent < 0 || accepted.has(parent)) this.#calibration.observe(claim, isRight ? 1 : 0);
     }
     this.#noteMtp(plan, accepted, tree);
   }
 
-  observeStep(rows: number, context: number, ms: number): void {
-    if (this.#parts.cost === null) return;
-    this.#predictedMs += this.#parts.cost.step(rows, context);
-    this.#measuredMs += ms;
+  observeStep(
+    { rows, context, sequences }: { rows: number; context: number; sequences: readonly Sequence[] },
+    ms: number,
+  ): void {
+    const predictedMs = this.#parts.cost?.step(rows, context);
+    if (predictedMs === undefined) return;
+    this.#figures.observeStep(predictedMs, ms);
+    for (const sequence of sequences) this.#plans.get(sequence)?.figures.observeStep(predictedMs, ms);
   }
 
-  figures(): SpeculationFigures {
-    const byDepth = Array.from(this.#byDepth, (level) => level ?? { drafted: 0, accepted: 0 });
-    return {
-      bySource: this.#bySource,
-      byDepth,
-      predictedMs: this.#predictedMs,
-      measuredMs: this.#measuredMs,
-    };
+  figures(sequence?: Sequence): SpeculationFigures {
+    const own = sequence === undefined ? this.#figures : this.#plans.get(sequence)?.figures;
+    return (own ?? new DraftFigures()).read();
   }
 
   async #plan(sequence: Sequence, together: number): Promise<void> {
@@ -153,6 +155,19 @@ export class Drafting implements Speculator {
     if (room < 1) return;
     if (this.#parts.mode.kind === 'auto') await this.#planAuto(sequence, plan, { room, together });
     else await this.#planShape(sequence, plan, { mode: this.#parts.mode as Shape, room });
+  }
+
+  /** What followed the same words before: in this sequence, and in those of its tenant that ended lately. */
+  #addTexts(
+    sequence: Sequence,
+    plan: Plan,
+    { tree, ...limits }: { tree: CandidateTree; steps: number; nodes: number },
+  ): void {
+    addSuffixDrafts(tree, { source: 'suffix', found: plan.index.find() }, limits);
+    const found = this.#history
+      ?.of(sequence.request.tenant)
+      ?.findEndOf(sequence.tokens.subarray(0, sequence.knownLen));
+    if (found !== undefined) addSuffixDrafts(tree, { source: 'history', found }, limits);
   }
 
   // ---- auto ---------------------------------------------------------------------------------------------
@@ -173,7 +188,7 @@ export class Drafting implements Speculator {
   ): Promise<void> {
     const { cost, maxNodes } = this.#parts;
     const tree = new CandidateTree(this.#calibration.probability, room);
-    addSuffixDrafts(tree, plan.index, { steps: room, nodes: suffixNodes });
+    this.#addTexts(sequence, plan, { tree, steps: room, nodes: suffixNodes });
     const context = sequence.knownLen;
     const others = together - 1;
     const stepMs = (rows: number): number => cost?.step(rows + others, context) ?? 1 + 0.1 * rows;
@@ -238,10 +253,10 @@ export class Drafting implements Speculator {
 
   #noteMtp(plan: Plan, accepted: ReadonlySet<number>, tree: DraftTree): void {
     for (const [node, { source, depth }] of plan.claims.entries()) {
-      if (source === 'suffix') continue;
+      if (!isByMtp(source)) continue;
       const parent = tree.parents[node] as number;
       const isFirst = !plan.claims.some(
-        (other, i) => i < node && other.source !== 'suffix' && tree.parents[i] === parent,
+        (other, i) => i < node && isByMtp(other.source) && tree.parents[i] === parent,
       );
       if (!isFirst || !(parent < 0 || accepted.has(parent))) continue;
       const before = this.#mtpRight[depth] ?? 0.7;
@@ -258,7 +273,7 @@ export class Drafting implements Speculator {
   ): Promise<void> {
     const steps = Math.min(mode.steps, room);
     const { mtp } = this.#parts;
-    if (mtp === null) plan.tree = this.#suffixShape(plan, steps, mode);
+    if (mtp === null) plan.tree = this.#suffixShape(sequence, plan, { steps, mode });
     else if (plan.first === null) return;
     else if (mode.kind === 'full')
       plan.tree = await this.#fullShape(sequence, plan.first, { steps, mode, mtp });
@@ -272,9 +287,10 @@ export class Drafting implements Speculator {
   }
 
   /** Without MTP weights the shape is filled with what followed the same words before. */
-  #suffixShape(plan: Plan, steps: number, mode: Shape): DraftTree {
+  #suffixShape(sequence: Sequence, plan: Plan, { steps, mode }: { steps: number; mode: Shape }): DraftTree {
     const tree = new CandidateTree((_source, _depth, claim) => Math.min(0.999, claim), steps);
-    addSuffixDrafts(tree, plan.index, { steps, nodes: mode.kind === 'chain' ? steps : mode.nodes - 1 });
+    const nodes = mode.kind === 'chain' ? steps : mode.nodes - 1;
+    this.#addTexts(sequence, plan, { tree, steps, nodes });
     return tree.best(mode.nodes - 1).tree;
   }
 
@@ -333,17 +349,10 @@ export class Drafting implements Speculator {
   }
 }
 
+const isByMtp = (source: Candidate['source']): boolean => source === 'mtp' || source === 'both';
+
 function depthsOf({ parents }: DraftTree): number[] {
   const depths: number[] = [];
   for (const parent of parents) depths.push(parent < 0 ? 0 : (depths[parent] as number) + 1);
   return depths;
-}
-
-function count(
-  table: Record<string, { drafted: number; accepted: number }>,
-  key: string,
-  isRight: boolean,
-): void {
-  const entry = table[key] ?? { drafted: 0, accepted: 0 };
-  table[key] = { drafted: entry.drafted + 1, accepted: entry.accepted + (isRight ? 1 : 0) };
 }

@@ -8,6 +8,8 @@
 import { assert } from '../../util/index.ts';
 
 export interface Occurrence {
+  /** Where it was found. */
+  readonly index: SuffixIndex;
   /** Index of the token that followed the match, counted from the first token ever appended. */
   readonly next: number;
   /** Tokens that agree backwards from there, at most `maxMatch`. */
@@ -33,6 +35,9 @@ export const defaultSuffixLimits: SuffixIndexLimits = {
 };
 
 const hashBits = 15;
+
+/** Not a token: between texts. */
+const separator = -1;
 
 export class SuffixIndex {
   readonly #limits: SuffixIndexLimits;
@@ -64,13 +69,18 @@ export class SuffixIndex {
       const at = this.#length++;
       this.#tokens[at & this.#mask] = id;
       if (this.#length < this.#limits.gram) continue;
-      const slot = this.#hashEndingAt(at);
+      const slot = this.#hash((n) => this.#tokens[(at - n) & this.#mask] as number);
       this.#links[at & this.#mask] = this.#heads[slot] as number;
       this.#heads[slot] = at;
     }
   }
 
-  /** The token at an index, which must still be remembered. */
+  /** Ends a text: no occurrence reaches over it, none continues into it. */
+  separate(): void {
+    this.append([separator]);
+  }
+
+  /** The token at an index, which must still be remembered; negative = the text ended there. */
   token(index: number): number {
     assert(this.#isKept(index), `token ${index} of ${this.#length} is remembered`);
     return this.#tokens[index & this.#mask] as number;
@@ -78,13 +88,26 @@ export class SuffixIndex {
 
   /** Earlier occurrences of the text's end, newest first; each agrees in at least `gram` tokens. */
   find(): Occurrence[] {
-    const found: Occurrence[] = [];
-    if (this.#length < this.#limits.gram) return found;
+    if (this.#length < this.#limits.gram) return [];
     const last = this.#length - 1;
-    let at = this.#links[last & this.#mask] as number;
-    for (let hops = 0; hops < this.#limits.maxLinks && at >= 0 && this.#isKept(at); hops++) {
-      const matchLen = this.#agreement(at, last);
-      if (matchLen >= this.#limits.gram) found.push({ next: at + 1, matchLen });
+    const back = (n: number): number => (this.#isKept(last - n) ? this.token(last - n) : separator);
+    return this.#occurrences(this.#links[last & this.#mask] as number, back);
+  }
+
+  /** Occurrences of the end of another text, newest first. */
+  findEndOf(text: Int32Array): Occurrence[] {
+    if (text.length < this.#limits.gram) return [];
+    const back = (n: number): number => text[text.length - 1 - n] ?? separator;
+    return this.#occurrences(this.#heads[this.#hash(back)] as number, back);
+  }
+
+  /** From a chain of links; `back(n)` is the n-th token before the end of the text that is looked for. */
+  #occurrences(newest: number, back: (n: number) => number): Occurrence[] {
+    const found: Occurrence[] = [];
+    let at = newest;
+    for (let hops = 0; hops < this.#limits.maxLinks && this.#isKept(at); hops++) {
+      const matchLen = this.#agreement(at, back);
+      if (matchLen >= this.#limits.gram) found.push({ index: this, next: at + 1, matchLen });
       const before = this.#links[at & this.#mask] as number;
       if (before >= at) break;
       at = before;
@@ -96,19 +119,19 @@ export class SuffixIndex {
     return index >= 0 && index < this.#length && index > this.#length - 1 - this.#limits.capacity;
   }
 
-  #agreement(a: number, b: number): number {
+  #agreement(at: number, back: (n: number) => number): number {
     let n = 0;
-    while (n < this.#limits.maxMatch && this.#isKept(a - n)) {
-      if (this.#tokens[(a - n) & this.#mask] !== this.#tokens[(b - n) & this.#mask]) break;
+    while (n < this.#limits.maxMatch && this.#isKept(at - n)) {
+      const token = back(n);
+      if (token === separator || this.token(at - n) !== token) break;
       n++;
     }
     return n;
   }
 
-  #hashEndingAt(at: number): number {
+  #hash(back: (n: number) => number): number {
     let hash = 0;
-    for (let i = 0; i < this.#limits.gram; i++)
-      hash = Math.imul(hash ^ (this.#tokens[(at - i) & this.#mask] as number), 0x9e3779b1) ^ (hash >>> 13);
+    for (let i = 0; i < this.#limits.gram; i++) hash = Math.imul(hash ^ back(i), 0x9e3779b1) ^ (hash >>> 13);
     return (hash >>> (32 - hashBits)) & ((1 << hashBits) - 1);
   }
 }

@@ -3,7 +3,7 @@
  * more than a short one, and a newer occurrence counts like an older one.
  */
 import type { CandidateTree } from './candidate-tree.ts';
-import type { Occurrence, SuffixIndex } from './suffix-index.ts';
+import type { Occurrence } from './suffix-index.ts';
 
 export interface SuffixLimits {
   /** Longest continuation. */
@@ -17,21 +17,25 @@ function trust(matchLen: number): number {
   return 1 - 1 / (1 + 0.35 * matchLen);
 }
 
-export function addSuffixDrafts(tree: CandidateTree, index: SuffixIndex, limits: SuffixLimits): void {
+export function addSuffixDrafts(
+  tree: CandidateTree,
+  { source, found }: { source: 'suffix' | 'history'; found: readonly Occurrence[] },
+  limits: SuffixLimits,
+): void {
   let left = limits.nodes;
   const grow = (parent: number, group: readonly Occurrence[], step: number): void => {
     if (step >= limits.steps || left <= 0) return;
-    for (const [id, members] of votes(index, group, step)) {
+    for (const [id, members] of votes(group, step)) {
       if (left <= 0) return;
       const best = Math.max(...members.map((member) => member.matchLen)) + step;
       const share = weight(members) / weight(group);
-      const node = tree.add(parent, id, 'suffix', share * trust(best));
+      const node = tree.add(parent, id, source, share * trust(best));
       if (node < 0) return;
       left--;
       grow(node, members, step + 1);
     }
   };
-  grow(-1, index.find(), 0);
+  grow(-1, found, 0);
 }
 
 function weight(group: readonly Occurrence[]): number {
@@ -39,12 +43,13 @@ function weight(group: readonly Occurrence[]): number {
 }
 
 /** Occurrences grouped by the token that follows after `step` tokens, heaviest group first. */
-function votes(index: SuffixIndex, group: readonly Occurrence[], step: number): [number, Occurrence[]][] {
+function votes(group: readonly Occurrence[], step: number): [number, Occurrence[]][] {
   const byId = new Map<number, Occurrence[]>();
   for (const occurrence of group) {
     const at = occurrence.next + step;
-    if (at >= index.length) continue;
-    const id = index.token(at);
+    if (at >= occurrence.index.length) continue;
+    const id = occurrence.index.token(at);
+    if (id < 0) continue;
     const members = byId.get(id);
     if (members === undefined) byId.set(id, [occurrence]);
     else members.push(occurrence);

@@ -1,7 +1,8 @@
 /** `/v1/chat/completions` and `/v1/completions`: deltas to OpenAI's objects, whole or streamed. */
 import type { ServerResponse } from 'node:http';
-import type { Answer, Delta, TextLogprob, Usage } from '../../completion/index.ts';
+import type { Answer, Delta, TextLogprob } from '../../completion/index.ts';
 import { EventStream } from '../sse.ts';
+import { type UsageOptions, usageBody, usageComment } from './usage.ts';
 
 /** Identity of one answer. */
 export interface AnswerHead {
@@ -10,20 +11,11 @@ export interface AnswerHead {
   readonly model: string;
 }
 
-export interface StreamOptions {
+export interface StreamOptions extends UsageOptions {
   readonly head: AnswerHead;
   readonly includeUsage: boolean;
   /** Opens the stream; called at the first delta, so that errors before it keep their status. */
   readonly open: () => ServerResponse;
-}
-
-export function usageBody({ promptTokens, cachedTokens, completionTokens }: Usage) {
-  return {
-    prompt_tokens: promptTokens,
-    completion_tokens: completionTokens,
-    total_tokens: promptTokens + completionTokens,
-    prompt_tokens_details: { cached_tokens: cachedTokens },
-  };
 }
 
 /** JSON has no -Infinity; OpenAI's least log-probability stands for it. */
@@ -36,7 +28,7 @@ const chatLogprob = ({ token, bytes, logprob, top }: TextLogprob) => ({
   top_logprobs: top.map((other) => ({ ...other, logprob: finite(other.logprob) })),
 });
 
-export function chatBody({ id, created, model }: AnswerHead, answer: Answer) {
+export function chatBody({ id, created, model }: AnswerHead, answer: Answer, options: UsageOptions) {
   const calls = answer.toolCalls.map((call) => ({
     id: call.id,
     type: 'function',
@@ -56,11 +48,11 @@ export function chatBody({ id, created, model }: AnswerHead, answer: Answer) {
     created,
     model,
     choices: [choice],
-    usage: usageBody(answer.finish.usage),
+    usage: usageBody(answer.finish, options),
   };
 }
 
-export function textBody({ id, created, model }: AnswerHead, answer: Answer) {
+export function textBody({ id, created, model }: AnswerHead, answer: Answer, options: UsageOptions) {
   const logprobs = answer.logprobs.length === 0 ? null : textLogprobs(answer.logprobs);
   const choice = {
     index: 0,
@@ -74,7 +66,7 @@ export function textBody({ id, created, model }: AnswerHead, answer: Answer) {
     created,
     model,
     choices: [choice],
-    usage: usageBody(answer.finish.usage),
+    usage: usageBody(answer.finish, options),
   };
 }
 
@@ -114,10 +106,8 @@ function chatDelta(delta: Delta): Record<string, unknown> | null {
 }
 
 /** Streams deltas as chat chunks: the role first, then what the model writes, the reason of the end, `[DONE]`. */
-export async function streamChat(
-  deltas: AsyncIterable<Delta>,
-  { head, includeUsage, open }: StreamOptions,
-): Promise<Finish> {
+export async function streamChat(deltas: AsyncIterable<Delta>, options: StreamOptions): Promise<Finish> {
+  const { head, includeUsage } = options;
   const base = { id: head.id, object: 'chat.completion.chunk', created: head.created, model: head.model };
   const usage = includeUsage ? { usage: null } : {};
   const chunk = (
@@ -129,27 +119,21 @@ export async function streamChat(
     choices: [{ index: 0, delta, ...(logprobs === undefined ? {} : { logprobs }), finish_reason: finish }],
     ...usage,
   });
-  return stream(
-    deltas,
-    { head, includeUsage, open },
-    {
-      start: () => chunk({ role: 'assistant', content: '' }),
-      delta: (delta) => {
-        if (delta.type === 'logprobs') return chunk({}, null, { content: delta.tokens.map(chatLogprob) });
-        const json = chatDelta(delta);
-        return json === null ? null : chunk(json);
-      },
-      finish: (reason) => chunk({}, reason),
-      usage: (body) => ({ ...base, choices: [], usage: body }),
+  return stream(deltas, options, {
+    start: () => chunk({ role: 'assistant', content: '' }),
+    delta: (delta) => {
+      if (delta.type === 'logprobs') return chunk({}, null, { content: delta.tokens.map(chatLogprob) });
+      const json = chatDelta(delta);
+      return json === null ? null : chunk(json);
     },
-  );
+    finish: (reason) => chunk({}, reason),
+    usage: (body) => ({ ...base, choices: [], usage: body }),
+  });
 }
 
 /** The same for raw completions. */
-export async function streamText(
-  deltas: AsyncIterable<Delta>,
-  { head, includeUsage, open }: StreamOptions,
-): Promise<Finish> {
+export async function streamText(deltas: AsyncIterable<Delta>, options: StreamOptions): Promise<Finish> {
+  const { head, includeUsage } = options;
   const base = { id: head.id, object: 'text_completion', created: head.created, model: head.model };
   const usage = includeUsage ? { usage: null } : {};
   const chunk = (text: string, finish: string | null = null, logprobs: unknown = null) => ({
@@ -157,21 +141,17 @@ export async function streamText(
     choices: [{ index: 0, text, logprobs, finish_reason: finish }],
     ...usage,
   });
-  return stream(
-    deltas,
-    { head, includeUsage, open },
-    {
-      start: () => null,
-      delta: (delta) =>
-        delta.type === 'content'
-          ? chunk(delta.text)
-          : delta.type === 'logprobs'
-            ? chunk('', null, textLogprobs(delta.tokens))
-            : null,
-      finish: (reason) => chunk('', reason),
-      usage: (body) => ({ ...base, choices: [], usage: body }),
-    },
-  );
+  return stream(deltas, options, {
+    start: () => null,
+    delta: (delta) =>
+      delta.type === 'content'
+        ? chunk(delta.text)
+        : delta.type === 'logprobs'
+          ? chunk('', null, textLogprobs(delta.tokens))
+          : null,
+    finish: (reason) => chunk('', reason),
+    usage: (body) => ({ ...base, choices: [], usage: body }),
+  });
 }
 
 /** How an answer began and ended. A cancelled one is left open: whoever cancelled it knows what to say. */
@@ -200,23 +180,11 @@ async function stream(deltas: AsyncIterable<Delta>, options: StreamOptions, shap
       if (json !== null) await events.send(json);
     } else {
       await events.send(shape.finish(delta.reason));
-      if (options.includeUsage) await events.send(shape.usage(usageBody(delta.usage)));
+      if (options.includeUsage) await events.send(shape.usage(usageBody(delta, options)));
       await events.comment(`usage ${JSON.stringify(usageComment(delta))}`);
       await events.done();
       return { start, finish: delta };
     }
   }
   throw new Error('an answer ended without its finish');
-}
-
-/** A comment that clients skip and benchmarks may read: what was reused, and how many steps it took. */
-function usageComment({ usage, stats }: Finish['finish']) {
-  return {
-    prompt_tokens: usage.promptTokens,
-    cached_tokens: usage.cachedTokens,
-    completion_tokens: usage.completionTokens,
-    steps: stats.steps,
-    drafted_tokens: stats.draftedTokens,
-    accepted_tokens: stats.acceptedTokens,
-  };
 }

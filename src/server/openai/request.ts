@@ -10,7 +10,6 @@ import { readMessages } from './messages.ts';
 
 /** Fields that clients send and that have no meaning here. */
 const ignored = [
-  'user',
   'store',
   'metadata',
   'service_tier',
@@ -109,7 +108,8 @@ function generationOptions(fields: Fields, topLogprobs: number | null): Generati
     logitBias: readBias(fields),
     seed: readSeed(fields),
   });
-  return { maxTokens: newer ?? older ?? null, sampling, stop: readStop(fields), topLogprobs };
+  const tenant = fields.text('user') ?? '';
+  return { maxTokens: newer ?? older ?? null, sampling, stop: readStop(fields), topLogprobs, tenant };
 }
 
 /** Any whole number is a seed; without one, answers differ from request to request. */
