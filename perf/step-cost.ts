@@ -52,6 +52,7 @@ const summary = {
   backend: backend.detail,
   worstError: worst,
   draftMs: predicted.table.draftMs,
+  fillMs: predicted.table.fillMs,
   lines,
 };
 if (result !== undefined) writeFileSync(result, `${JSON.stringify(summary, null, 1)}\n`);

@@ -145,11 +145,13 @@ describe('chat', () => {
   });
 
   it('ends before a stop string, given alone or in a list', async () => {
-    const { chat } = await serve(() => ({ text: 'one two three' }));
+    const { chat, url } = await serve(() => ({ text: 'one two three' }));
     for (const stop of [' two', ['zero', ' two']]) {
       const { choices } = await json(await chat({ stop }));
       expect(choices[0]).toMatchObject({ message: { content: 'one' }, finish_reason: 'stop' });
     }
+    const page = await (await fetch(`${url}/metrics`)).text();
+    expect(page).toMatch(/^copse:requests_cancelled_total\S* 0$/m);
   });
 
   it('keeps number lexemes and key order of tools and past arguments in the prompt', async () => {

@@ -152,6 +152,9 @@ describe('a client that leaves', () => {
     await until(() => engine.ended.cancelled === 1 && engine.running === 0, 'the cancellation');
     expect(await statusOf(chat())).toBe(200);
     expect(rest.log.filter((line) => line.msg === 'cancelled')).toHaveLength(1);
+    expect(await (await fetch(`${rest.url}/metrics`)).text()).toMatch(
+      /^copse:requests_cancelled_total\S* 1$/m,
+    );
     expect(rest.log.some((line) => line.msg === 'a request failed')).toBe(false);
   });
 

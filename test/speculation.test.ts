@@ -80,7 +80,12 @@ describe('speculation', () => {
     const rowsAreFree = table.stepMs.map((line: number[]) => line.map((_, i) => 10 + 0.01 * i));
     writeFileSync(
       costs,
-      JSON.stringify({ ...table, stepMs: rowsAreFree, draftMs: table.draftMs.map(() => 0.01) }),
+      JSON.stringify({
+        ...table,
+        stepMs: rowsAreFree,
+        draftMs: table.draftMs.map(() => 0.01),
+        fillMs: table.fillMs.map(() => 0),
+      }),
     );
     const merged = await answersOf('auto', options, requests);
     writeFileSync(costs, measured);

@@ -262,10 +262,11 @@ export function loadBenchConfig(path: string): BenchConfig {
   return parseBenchConfig(text, path);
 }
 
-/** A file that a config names: beside the config, in the working folder, else by its name in the public data folders. */
+/** A file that a config names: from the config's or the working folder, else by its name beside the config or in the data folders. */
 export function findData(path: string, configPath: string | null): string {
   const roots = [...(configPath === null ? [] : [dirname(resolve(configPath))]), process.cwd()];
   const places = isAbsolute(path) ? [path] : roots.map((root) => join(root, path));
+  if (configPath !== null) places.push(join(dirname(resolve(configPath)), basename(path)));
   for (const data of [process.env.COPSE_DATA, '../shared/data'])
     if (data !== undefined)
       places.push(join(data, 'edge-agentic', basename(path)), join(data, basename(path)));

@@ -64,6 +64,15 @@ describe('the page', () => {
     expect(html).toMatch(/@media print/);
   });
 
+  it('charts what drafts brought, where the server tells of them', async () => {
+    const titles = ['Output tokens per step', 'Accepted drafts'];
+    const { html, ...report } = await reportOf({ deltas: [{ content: 'a' }] });
+    for (const title of titles) expect(html).not.toContain(`aria-label="${title}"`);
+    const figures = { steps: 4, generatedTokens: 10, draftedTokens: 8, acceptedTokens: 6 };
+    const page = htmlReport({ ...report, perTurn: report.perTurn.map((turn) => ({ ...turn, ...figures })) });
+    for (const title of titles) expect(page).toContain(`aria-label="${title}"`);
+  });
+
   it('prints the assumption beside each cost', async () => {
     const { html } = await reportOf(
       { deltas: [{ content: 'a' }] },

@@ -24,7 +24,7 @@ export function turnCharts({ perTurn, cache }: BenchReport): Chart[] {
     ...(hasCounts ? [cacheChart(answered, index)] : []),
     latencyChart(answered, index),
     percentileChart(answered),
-    ...stepsChart(answered, index),
+    ...draftCharts(answered, index),
     ...iouChart(perTurn),
   ];
 }
@@ -109,24 +109,46 @@ function percentileChart(turns: readonly TurnReport[]): Chart {
   };
 }
 
-function stepsChart(turns: readonly TurnReport[], index: (turn: TurnReport) => number): Chart[] {
-  const points = pointsOf(turns, index, (turn) =>
-    turn.steps === null || turn.steps === 0
-      ? null
-      : (turn.generatedTokens ?? turn.outputTokens ?? 0) / turn.steps,
+/** What drafts brought, where the server tells of steps and drafts. */
+function draftCharts(turns: readonly TurnReport[], index: (turn: TurnReport) => number): Chart[] {
+  const perStep = pointsOf(turns, index, (turn) =>
+    ratio(turn.generatedTokens ?? turn.outputTokens ?? 0, turn.steps),
   );
-  if (points.length === 0) return [];
+  const accepted = pointsOf(turns, index, (turn) =>
+    ratio(100 * (turn.acceptedTokens ?? 0), turn.draftedTokens),
+  );
+  const scatter = (title: string, note: string, y: string, points: Point[]): Chart[] =>
+    points.length === 0
+      ? []
+      : [
+          {
+            type: 'plot',
+            title,
+            note,
+            x: 'turn, in order of issue',
+            y,
+            lines: [{ name: y, kind: 'scatter', color: blue, points }],
+          },
+        ];
   return [
-    {
-      type: 'plot',
-      title: 'Output tokens per step',
-      note: 'More than one: drafted tokens were accepted.',
-      x: 'turn, in order of issue',
-      y: 'tokens per step',
-      lines: [{ name: 'tokens per step', kind: 'scatter', color: blue, points }],
-    },
+    ...scatter(
+      'Output tokens per step',
+      'More than one: drafted tokens were accepted.',
+      'tokens per step',
+      perStep,
+    ),
+    ...scatter(
+      'Accepted drafts',
+      'The share of drafted tokens that were right; the others cost time only.',
+      'accepted, %',
+      accepted,
+    ),
   ];
 }
+
+/** null where there is nothing to divide by. */
+const ratio = (part: number, whole: number | null): number | null =>
+  whole === null || whole === 0 ? null : part / whole;
 
 export interface ConversationFigures {
   readonly name: string;

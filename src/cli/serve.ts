@@ -68,7 +68,7 @@ async function serve(model: string, flags: ServeFlags): Promise<void> {
     throw error;
   });
   console.log(
-    `${modelName} at ${server.url}/v1 · ${info.backend} (${info.backendDetail}) · context ${info.contextTokens} tokens · ${info.maxSequences} sequences`,
+    `${modelName} at ${server.url}/v1 · ${info.backend} (${info.backendDetail}) · context ${info.contextTokens} tokens · ${info.maxSequences} sequences · ${info.speculation}`,
   );
   const stop = async (): Promise<void> => {
     await server.close();

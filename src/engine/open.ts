@@ -5,7 +5,7 @@ import { PrefixCache } from '../cache/index.ts';
 import { loadQwen35, type Model, type Pools } from '../models/index.ts';
 import { UserError } from '../util/index.ts';
 import { EngineCore } from './core.ts';
-import { CostModel } from './draft/cost-model.ts';
+import { CostModel, mtpPays } from './draft/cost-model.ts';
 import { loadCosts } from './draft/measure.ts';
 import { type DraftMode, parseDraftMode } from './draft/mode.ts';
 import { MtpLayer } from './draft/mtp-layer.ts';
@@ -108,7 +108,12 @@ export async function assembleEngine({
         )
       : null;
   const mtpParts = { backend, model, pools, usable: usableVocab };
-  const speculator = openSpeculator(mode, mtpParts, { cost: measured, historyTokens: options.draftHistory });
+  const usesMtp = model.hasMtp && (measured === null || mtpPays(measured));
+  const speculator = openSpeculator(mode, mtpParts, {
+    cost: measured,
+    usesMtp,
+    historyTokens: options.draftHistory,
+  });
   return new EngineCore({
     backend,
     model,
@@ -127,7 +132,7 @@ export async function assembleEngine({
       backendDetail: backend.detail,
       weightBytes,
       hasMtp: model.hasMtp,
-      speculation: describeDrafts(mode, model.hasMtp),
+      speculation: describeDrafts(mode, { hasMtp: model.hasMtp, usesMtp }),
     },
   });
 }
@@ -156,7 +161,7 @@ const autoTopK = 3;
 function openSpeculator(
   mode: DraftMode,
   parts: { backend: Backend; model: Model; pools: Pools; usable: number },
-  { cost, historyTokens }: { cost: CostModel | null; historyTokens: number },
+  { cost, usesMtp, historyTokens }: { cost: CostModel | null; usesMtp: boolean; historyTokens: number },
 ): Speculator | null {
   if (mode.kind === 'off') return null;
   const topK = mode.kind === 'auto' ? autoTopK : mode.topK;
@@ -165,29 +170,17 @@ function openSpeculator(
       'bad_option',
       `speculation asks for the top ${topK} of ${parts.usable} tokens, the limit is ${parts.usable}`,
     );
-  const usesMtp = parts.model.hasMtp && (cost === null || mtpPays(cost));
   const mtp = usesMtp ? new MtpLayer({ ...parts, topK }) : null;
   return new Drafting({ mode, mtp, cost, maxNodes, historyTokens });
 }
 
-/**
- * Filling the MTP layer makes every prompt dearer, by about the share of a draft step in a plain step; its guesses make decoding
- * cheaper. With prefill and decode weighing alike it is used when a right guess is expected to save more than the fill costs.
- */
-function mtpPays(cost: CostModel): boolean {
-  const context = cost.table.contexts.at(-1) ?? 0;
-  const [plain, two, draft] = [cost.step(1, context), cost.step(2, context), cost.draft(context)];
-  const saved = 1 - (two + draft) / (1.8 * plain);
-  return saved > draft / plain;
-}
-
-function describeDrafts(mode: DraftMode, hasMtp: boolean): string {
-  if (mode.kind === 'off') return 'off';
-  if (mode.kind === 'auto')
-    return hasMtp ? 'auto: repeated text, MTP where it pays' : 'auto: repeated text (no MTP weights)';
+function describeDrafts(mode: DraftMode, { hasMtp, usesMtp }: { hasMtp: boolean; usesMtp: boolean }): string {
+  if (mode.kind === 'off') return 'no drafts';
+  const source = usesMtp ? 'MTP' : 'repeated text';
+  const why = usesMtp ? '' : hasMtp ? ' (MTP costs more than it saves here)' : ' (no MTP weights)';
+  if (mode.kind === 'auto') return `drafts from ${usesMtp ? 'MTP and ' : ''}repeated text${why}`;
+  const { kind, steps, topK, nodes } = mode;
   const shape =
-    mode.kind === 'chain'
-      ? `chain of ${mode.steps}`
-      : `${mode.kind} of ${mode.steps} steps, top ${mode.topK}, ${mode.nodes} nodes`;
-  return hasMtp ? `${shape}, by MTP` : `${shape}, by repeated text (no MTP weights)`;
+    kind === 'chain' ? `chain of ${steps}` : `${kind} of ${steps} steps, top ${topK}, ${nodes} nodes`;
+  return `${shape} from ${source}${why}`;
 }

@@ -89,6 +89,7 @@ export interface EngineStats {
   readonly requests: {
     readonly stop: number;
     readonly length: number;
+    /** By whoever asked; also where the layer above had all it wanted, as behind a stop text. */
     readonly cancelled: number;
     readonly error: number;
   };

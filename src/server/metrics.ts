@@ -32,7 +32,6 @@ const totals: readonly (readonly [name: string, help: string, read: Read])[] = [
   ['copse:step_measured_ms_total', 'Measured time of the same steps, ms.', (s) => s.speculation.measuredMs],
   ['copse:evicted_pages_total', 'Pages evicted from the cache.', (s) => s.cache.evictedPages],
   ['copse:evicted_snapshots_total', 'Snapshots evicted from the cache.', (s) => s.cache.evictedSnapshots],
-  ['copse:requests_cancelled_total', 'Requests that were cut short.', (s) => s.requests.cancelled],
   ['copse:requests_failed_total', 'Requests that failed in the engine.', (s) => s.requests.error],
 ];
 
@@ -67,6 +66,7 @@ export class Metrics {
   readonly #perToken: readonly Histogram[];
   readonly #latency: Histogram;
   readonly #success: Counter<'finished_reason'>;
+  readonly #cancelled: Counter;
   readonly #totals: readonly { readonly counter: Counter; readonly read: Read }[];
   readonly #gauges: readonly { readonly gauge: Gauge; readonly read: Read }[];
   readonly #drafts: DraftCounters;
@@ -88,6 +88,12 @@ export class Metrics {
       labelNames: ['finished_reason'],
       registers,
     });
+    // Not the engine's count: it also ends what a stop text made complete.
+    this.#cancelled = new Counter({
+      name: 'copse:requests_cancelled_total',
+      help: 'Requests that were cut short.',
+      registers,
+    });
     this.#totals = totals.map(([name, help, read]) => ({
       counter: new Counter({ name, help, registers }),
       read,
@@ -104,6 +110,7 @@ export class Metrics {
     if (secondsPerToken !== null) for (const histogram of this.#perToken) histogram.observe(secondsPerToken);
     this.#latency.observe(seconds);
     this.#success.inc({ finished_reason: finishedReasons[reason] });
+    if (reason === 'cancelled') this.#cancelled.inc();
   }
 
   /** A request that met a bug. */

@@ -16,6 +16,8 @@ export interface CostTable {
   readonly stepMs: readonly (readonly number[])[];
   /** draftMs[c]: one MTP draft step of one row; empty without MTP. */
   readonly draftMs: readonly number[];
+  /** fillMs[c]: what filling the MTP layer adds to a prompt token; empty without MTP. */
+  readonly fillMs: readonly number[];
 }
 
 export class CostModel {
@@ -44,6 +46,29 @@ export class CostModel {
       ? Number.POSITIVE_INFINITY
       : interpolate(contexts, (c) => present(draftMs[c], 'draft cost'), context);
   }
+}
+
+/** Computed prompt tokens per generated one in agent work: 533 and 66 per turn of the Edge Agentic workload. */
+const promptPerAnswer = 8;
+/** How often a guess of an MTP layer is right before it was seen at work. */
+const guessRight = 0.7;
+
+/**
+ * Filling the MTP layer makes every prompt token dearer, its guesses make answers cheaper. True when an agent's turn is expected
+ * to gain, at the longest context that was measured, by chains of the best length.
+ */
+export function mtpPays(cost: CostModel): boolean {
+  const { contexts, fillMs } = cost.table;
+  const context = contexts.at(-1) ?? 0;
+  const plain = cost.step(1, context);
+  const draft = cost.draft(context);
+  let best = plain;
+  let tokens = 1;
+  for (let length = 1; length <= 8; length++) {
+    tokens += guessRight ** length;
+    best = Math.min(best, (cost.step(1 + length, context) + length * draft) / tokens);
+  }
+  return plain - best > promptPerAnswer * (fillMs.at(-1) ?? 0);
 }
 
 /** Piecewise linear over ascending points; beyond the ends the last piece goes on. */

@@ -24,6 +24,8 @@ const contexts = [0, 4096, 16_384];
 /** All points are measured in turn, round after round: a disturbance then hits one value of many points, not all of one. */
 const leastRounds = 3;
 const mostRounds = 25;
+/** Prompt tokens per measured slice: few enough for a large model to be measured in seconds. */
+const prefillRows = 48;
 /** Rounds beyond the least ones are added while they fit. */
 const spendMs = 2500;
 
@@ -65,18 +67,35 @@ function readTable(path: string): CostTable | null {
   }
 }
 
+interface Point {
+  readonly run: () => void;
+  readonly times: number[];
+}
+
 async function measure(parts: MeasureParts, key: string): Promise<CostTable> {
   const { backend, model, pools } = parts;
   // The reference back-end refuses a context that was never computed, and is slow at any.
   const isFast = backend.name !== 'reference';
   const used = contexts.filter((at) => at === 0 || (isFast && at + 64 <= parts.contextTokens));
   const rows = measuredRows.filter((count) => count <= model.maxRows && count - 1 <= pools.state.maxNodes);
-  // A draft step starts from the hidden row of some forward; which one does not matter for its time.
-  const { hidden } = model.forward(batchOf(parts, 0, 1), new Int32Array(0), pools);
-  const points = used.flatMap((context) => [
-    ...rows.map((count) => ({ run: () => step(parts, context, count), times: [] as number[] })),
-    ...(model.hasMtp ? [{ run: () => draft(parts, context, hidden), times: [] as number[] }] : []),
-  ]);
+  const slice = Math.min(prefillRows, model.maxRows);
+  const point = (run: () => void): Point => ({ run, times: [] });
+  // An MTP pass starts from the hidden rows of some forward; which one does not matter for its time.
+  const { hidden } = model.forward(prefillOf(parts, 0, slice), new Int32Array(0), pools);
+  const lines = used.map((context) => ({
+    steps: rows.map((count) => point(() => step(parts, context, count))),
+    mtp: model.hasMtp
+      ? {
+          draft: point(() =>
+            mtpPass(parts, batchOf(parts, context, 1), { hidden, logitRows: Int32Array.of(0) }),
+          ),
+          fill: point(() =>
+            mtpPass(parts, prefillOf(parts, context, slice), { hidden, logitRows: new Int32Array(0) }),
+          ),
+        }
+      : null,
+  }));
+  const points = lines.flatMap(({ steps, mtp }) => [...steps, ...(mtp === null ? [] : Object.values(mtp))]);
   const started = performance.now();
   // Weights that were never touched are still on disk.
   points[0]?.run();
@@ -84,17 +103,16 @@ async function measure(parts: MeasureParts, key: string): Promise<CostTable> {
     if (round >= leastRounds && performance.now() - started > spendMs) break;
     for (const { run, times } of points) times.push(await timed(parts, run));
   }
-  const perContext = rows.length + (model.hasMtp ? 1 : 0);
-  const costs = used.map((_, c) =>
-    points.slice(c * perContext, (c + 1) * perContext).map(({ times }) => median(times)),
-  );
   backend.resetState(pools.state, 0);
+  const perMtp = (name: 'draft' | 'fill', each: number): number[] =>
+    lines.flatMap(({ mtp }) => (mtp === null ? [] : [median(mtp[name].times) / each]));
   return {
     key,
     rows,
     contexts: used,
-    stepMs: costs.map((line) => line.slice(0, rows.length)),
-    draftMs: model.hasMtp ? costs.map((line) => line[rows.length] as number) : [],
+    stepMs: lines.map(({ steps }) => steps.map(({ times }) => median(times))),
+    draftMs: perMtp('draft', 1),
+    fillMs: perMtp('fill', slice),
   };
 }
 
@@ -119,8 +137,21 @@ function step(parts: MeasureParts, context: number, rows: number): void {
   parts.model.forward(batchOf(parts, context, rows), wanted, parts.pools);
 }
 
-function draft(parts: MeasureParts, context: number, hidden: Buffer): void {
-  parts.model.forwardMtp(batchOf(parts, context, 1), { hidden, logitRows: Int32Array.of(0) }, parts.pools);
+/** A slice of a prompt. */
+function prefillOf({ pools, model }: MeasureParts, context: number, rows: number): Batch {
+  const pageCount = Math.ceil((context + rows) / pools.kv.pageTokens);
+  const pages = Int32Array.from({ length: pageCount }, (_, i) => i % Math.max(1, pools.kv.pages));
+  const nodeParents = new Int32Array(0);
+  return {
+    rows,
+    ids: Int32Array.from({ length: rows }, (_, i) => i % model.vocabSize),
+    positions: Int32Array.from({ length: rows }, (_, i) => context + i),
+    segments: [{ slot: 0, firstRow: 0, ctxLen: context, chainLen: rows, pages, nodeParents, nodeStart: 0 }],
+  };
+}
+
+function mtpPass(parts: MeasureParts, batch: Batch, input: { hidden: Buffer; logitRows: Int32Array }): void {
+  parts.model.forwardMtp(batch, input, parts.pools);
 }
 
 async function timed({ backend, probe, pools }: MeasureParts, run: () => void): Promise<number> {
