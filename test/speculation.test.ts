@@ -37,7 +37,11 @@ describe('speculation', () => {
     const results = [];
     for (const mode of draftModes)
       results.push(
-        await answersOf(mode, { folder: folders.of(checkpoint), backend, contextTokens: 1024 }, requests),
+        await answersOf(
+          mode,
+          { folder: folders.of(checkpoint), backend, contextTokens: 1024, draftHistory: 2048 },
+          requests,
+        ),
       );
     expect(differing(results)).toEqual([]);
   });

@@ -62,8 +62,8 @@ export function addEngineFlags(command: Command): Command {
     .option('--speculation <mode>', 'off, auto, chain:3, tree:8x2x16, full:4x2x16', d.speculation)
     .option(
       '--draft-history <tokens>',
-      "tokens of a user's finished answers that drafts may come from, 0 = none",
-      parseCount(0, 2 ** 22),
+      "tokens of a user's finished answers that drafts may come from, 12 bytes each, 0 = none",
+      parseCount(0, 2 ** 18),
       d.draftHistory,
     )
     .addOption(

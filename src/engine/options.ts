@@ -52,7 +52,7 @@ const limits: Partial<Record<keyof EngineOptions, readonly [number, number]>> = 
   maxWaiting: [0, 100_000],
   prefillTokens: [1, 8192],
   pageTokens: [8, 256],
-  draftHistory: [0, 2 ** 22],
+  draftHistory: [0, 2 ** 18],
   usableVocab: [0, 2 ** 24],
 };
 

@@ -202,9 +202,7 @@ export class Drafting implements Speculator {
             draftMs: cost?.draft(context) ?? 0,
           });
     const scores = tree.scores().slice(0, Math.floor(maxNodes / Math.max(1, together)));
-    const chosen = tree.best(bestNodeCount(scores, stepMs, spentMs));
-    plan.tree = chosen.tree;
-    plan.claims = chosen.chosen.map((candidate) => tree.nodes[candidate] as Plan['claims'][number]);
+    take(plan, tree, bestNodeCount(scores, stepMs, spentMs));
   }
 
   /** Grows the MTP chain while another pass is expected to pay; returns what the passes cost. */
@@ -273,25 +271,23 @@ export class Drafting implements Speculator {
   ): Promise<void> {
     const steps = Math.min(mode.steps, room);
     const { mtp } = this.#parts;
-    if (mtp === null) plan.tree = this.#suffixShape(sequence, plan, { steps, mode });
-    else if (plan.first === null) return;
-    else if (mode.kind === 'full')
-      plan.tree = await this.#fullShape(sequence, plan.first, { steps, mode, mtp });
+    if (mtp === null) return this.#planTexts(sequence, plan, { steps, mode });
+    if (plan.first === null) return;
+    if (mode.kind === 'full') plan.tree = await this.#fullShape(sequence, plan.first, { steps, mode, mtp });
     else
       plan.tree = growSharedTree(
         await this.#greedyLists(sequence, plan.first, { steps, topK: mode.topK, mtp }),
         mode.nodes,
       );
-    const depths = depthsOf(plan.tree);
-    plan.claims = depths.map((depth) => ({ source: mtp === null ? 'suffix' : 'mtp', depth, claim: 0.5 }));
+    plan.claims = depthsOf(plan.tree).map((depth) => ({ source: 'mtp', depth, claim: 0.5 }));
   }
 
   /** Without MTP weights the shape is filled with what followed the same words before. */
-  #suffixShape(sequence: Sequence, plan: Plan, { steps, mode }: { steps: number; mode: Shape }): DraftTree {
+  #planTexts(sequence: Sequence, plan: Plan, { steps, mode }: { steps: number; mode: Shape }): void {
     const tree = new CandidateTree((_source, _depth, claim) => Math.min(0.999, claim), steps);
     const nodes = mode.kind === 'chain' ? steps : mode.nodes - 1;
     this.#addTexts(sequence, plan, { tree, steps, nodes });
-    return tree.best(mode.nodes - 1).tree;
+    take(plan, tree, mode.nodes - 1);
   }
 
   async #greedyLists(
@@ -347,6 +343,13 @@ export class Drafting implements Speculator {
     }
     return tree.best(mode.nodes - 1);
   }
+}
+
+/** The best nodes become the plan's tree. */
+function take(plan: Plan, candidates: CandidateTree, count: number): void {
+  const { tree, chosen } = candidates.best(count);
+  plan.tree = tree;
+  plan.claims = chosen.map((index) => candidates.nodes[index] as Candidate);
 }
 
 const isByMtp = (source: Candidate['source']): boolean => source === 'mtp' || source === 'both';
