@@ -1,16 +1,19 @@
 /**
  * The large version of test/speculation.test.ts: every way of drafting against plain decoding, cold, warm and among four.
  *
- *   npx tsx perf/draft-equality.ts [PROMPTS=500]
+ *   npx tsx perf/draft-equality.ts [PROMPTS=500] [RESULT.json]
  */
+import { writeFileSync } from 'node:fs';
 import { loadTokenizer } from '../src/tokenizer/index.ts';
-import { answersOf, differing, draftModes, requestsFor } from '../test/support/draft-modes.ts';
+import { answersOf, differing, draftModes, fewTokens, requestsFor } from '../test/support/draft-modes.ts';
 import { hybridCheckpoints, packedFolders, tinyCheckpoint } from '../test/support/engines.ts';
 import { promptsFor, randomIds } from '../test/support/prompts.ts';
 
 const count = Number(process.argv[2] ?? 500);
 const folders = packedFolders();
+const [, , , resultPath] = process.argv;
 const failures: Record<string, number> = {};
+const accepted: Record<string, Record<string, number>> = {};
 const models = [
   {
     name: 'copse-tiny',
@@ -27,7 +30,7 @@ const models = [
   })),
 ];
 for (const { name, checkpoint, prompts } of models) {
-  const requests = requestsFor(prompts, 24);
+  const requests = requestsFor(prompts, 24, name === 'copse-tiny' ? undefined : fewTokens);
   const results = [];
   for (const mode of draftModes) {
     results.push(await answersOf(mode, { folder: folders.of(checkpoint), contextTokens: 2048 }, requests));
@@ -36,13 +39,22 @@ for (const { name, checkpoint, prompts } of models) {
     );
   }
   failures[name] = differing(results).length;
+  accepted[name] = Object.fromEntries(
+    results.map(({ mode, speculation }) => [
+      mode,
+      speculation.byDepth.reduce((sum, depth) => sum + depth.accepted, 0),
+    ]),
+  );
 }
 folders.remove();
-console.log(
-  JSON.stringify({
-    prompts: count,
-    modes: draftModes,
-    conditions: ['cold', 'warm', 'among four'],
-    differingAnswers: failures,
-  }),
-);
+const summary = {
+  date: new Date().toISOString(),
+  promptsPerModel: count,
+  sampling: 'greedy and seeded in turn',
+  modes: draftModes,
+  conditions: ['cold', 'warm', 'among four'],
+  differingAnswers: failures,
+  acceptedTokens: accepted,
+};
+console.log(JSON.stringify(summary));
+if (resultPath !== undefined) writeFileSync(resultPath, `${JSON.stringify(summary, null, 1)}\n`);

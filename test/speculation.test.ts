@@ -5,7 +5,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { type GenerationStats, openEngine } from '../src/engine/index.ts';
 import { loadTokenizer } from '../src/tokenizer/index.ts';
 import { availableBackends } from './support/backends.ts';
-import { answersOf, differing, draftModes, requestsFor } from './support/draft-modes.ts';
+import { answersOf, differing, draftModes, fewTokens, requestsFor } from './support/draft-modes.ts';
 import { hybridCheckpoints, packedFolders, requestOf, run, tinyCheckpoint } from './support/engines.ts';
 import { promptsFor, randomIds } from './support/prompts.ts';
 
@@ -33,7 +33,8 @@ describe('speculation', () => {
       ...randomIds(12, i, 300),
       ...randomIds(9, i, 300),
     ]);
-    const requests = requestsFor([...loops, randomIds(40, 9, 300), randomIds(70, 10, 300)], 40);
+    const prompts = [...loops, randomIds(40, 9, 300), randomIds(70, 10, 300)];
+    const requests = requestsFor(prompts, 40, fewTokens);
     const results = [];
     for (const mode of draftModes)
       results.push(
@@ -44,6 +45,8 @@ describe('speculation', () => {
         ),
       );
     expect(differing(results)).toEqual([]);
+    for (const { mode, speculation } of results.slice(1))
+      expect(speculation.bySource.suffix?.accepted, mode).toBeGreaterThan(5);
   });
 
   it.skipIf(!native)('drafts as well behind a restored snapshot as cold', async () => {

@@ -6,13 +6,22 @@ import { requestOf, run } from './engines.ts';
 
 export const draftModes = ['off', 'chain:3', 'tree:8x2x16', 'full:4x2x16', 'auto'] as const;
 
+/** What keeps a model of random weights among few tokens, so that its text repeats and drafts have something to go by. */
+export const fewTokens: ReadonlyMap<number, number> = new Map([5, 60, 111, 222].map((id) => [id, 30]));
+
 /** Greedy and seeded in turn, with penalties here and there. */
-export function requestsFor(prompts: readonly number[][], maxTokens: number): GenerateRequest[] {
+export function requestsFor(
+  prompts: readonly number[][],
+  maxTokens: number,
+  favoured: ReadonlyMap<number, number> = new Map(),
+): GenerateRequest[] {
   return prompts.map((ids, i) => {
     const sampling =
       i % 2 === 0 ? defaultSampling : { ...defaultSampling, temperature: 0.8, topK: 40, topP: 0.95, seed: i };
     const penalties =
-      i % 8 === 3 ? { repetitionPenalty: 1.1, presencePenalty: 0.4, logitBias: new Map([[198, 1.5]]) } : {};
+      i % 8 === 3
+        ? { repetitionPenalty: 1.1, presencePenalty: 0.4, logitBias: new Map([[198, 1.5], ...favoured]) }
+        : { logitBias: favoured };
     const boundaries = [Math.floor(ids.length / 2), ids.length - 2].filter(
       (at, j, all) => at > 0 && at > (all[j - 1] ?? 0),
     );
