@@ -151,6 +151,38 @@ describe('prefix cache', () => {
     lease.release();
   });
 
+  it('keeps where idle conversations go on, whatever answers and long prompts come between', () => {
+    const device = new Device({ budgetBytes: 1_000_000, maxPages: 5000, maxSnapshots: 30 });
+    const agents = [0, 1, 2, 3].map((salt) => ({ salt, history: text(9, salt), reused: [] as number[] }));
+    const expected = agents.map((): number[] => []);
+    let next = 10_000;
+    const fresh = (length: number): number[] => Array.from({ length }, () => next++);
+    for (let turn = 0; turn < 40; turn++) {
+      for (const agent of agents) {
+        const before = agent.history.length;
+        // What the model wrote comes back in other words, as in a replay.
+        if (turn > 0) agent.history.push(...fresh(3));
+        const boundary = agent.history.length;
+        agent.history.push(...fresh(5));
+        const boundaries = [9, boundary, agent.history.length];
+        agent.reused.push(device.run([...agent.history, ...fresh(4)], boundaries));
+        expected[agent.salt]?.push(turn === 0 ? 0 : before);
+      }
+      if (turn % 10 === 9) {
+        const long = fresh(400);
+        device.run(
+          long,
+          Array.from({ length: 80 }, (_, i) => 5 * (i + 1)),
+        );
+      }
+    }
+    expect(agents.map(({ reused }) => reused)).toEqual(expected);
+    // Another conversation under the same system block, and an edited last message.
+    expect(device.run([...text(9, 2), ...fresh(3)])).toBe(9);
+    const { history } = agents[3] as (typeof agents)[0];
+    expect(device.run([...history.slice(0, -2), ...fresh(9)])).toBe(history.length - 5);
+  });
+
   it('gives memory of one kind back before the other kind grows', () => {
     const device = new Device({ budgetBytes: 200, snapshotBytes: 50 });
     device.run(text(40));

@@ -2,8 +2,8 @@
  * Who owns memory. A request asks with its whole prompt and gets a lease: the longest prefix that can be restored, a page
  * table to grow, and the right to publish what it computes. Device memory is never touched here; ids go out, copies are asked for.
  *
- * What goes first when the budget is full: snapshots, by age, those that a deeper snapshot on the same line makes less
- * useful before the others; pages go with the last snapshot that needs them. What a lease rests on stays.
+ * What goes first when the budget is full: snapshots, by age, those in the middle of a line before the others; pages go with the
+ * last snapshot that needs them. What a lease rests on stays.
  */
 import type { ReuseLimit } from '../engine/index.ts';
 import { assert, present } from '../util/index.ts';
@@ -31,8 +31,13 @@ export interface CacheStats {
   readonly evictedSnapshots: number;
 }
 
-/** A snapshot that a deeper one makes less useful counts as this much older, in acquisitions. */
+/** A snapshot that deeper ones make less useful counts as this much older, in acquisitions. */
 const dominatedHandicap = 1000;
+/**
+ * The deepest ones of a line are where its conversation goes on: behind the answer if it comes back as it was generated, behind
+ * the last message if it does not, behind the one before it if that message was edited.
+ */
+const resumePoints = 3;
 /** More than any clock. */
 const pinnedBonus = 2 ** 50;
 
@@ -156,9 +161,9 @@ export class PrefixCache {
   /** Lets the least useful snapshot go, and the pages that only it could bring back. False when there is none. */
   #evictOne(): boolean {
     let worst: { node: Node; position: number; age: number } | null = null;
-    for (const node of this.#tree.nodes()) {
+    for (const { node, above, below } of linesOf(this.#tree)) {
       for (const [position, snapshot] of node.snapshots) {
-        const age = usefulness(node, position, snapshot);
+        const age = usefulness({ node, above, below }, position, snapshot);
         if (worst === null || age < worst.age) worst = { node, position, age };
       }
     }
@@ -178,16 +183,40 @@ interface Found {
   readonly snapshot: Snapshot;
 }
 
+/** A node and the snapshots on its line: between the root and it, and below it where most are. */
+interface OnLine {
+  readonly node: Node;
+  readonly above: number;
+  below: number;
+}
+
+function linesOf(tree: PrefixTree): OnLine[] {
+  const byNode = new Map<Node, OnLine>();
+  for (const node of tree.nodes()) {
+    const parent = node.parent === null ? undefined : byNode.get(node.parent);
+    const above = parent === undefined ? 0 : parent.above + parent.node.snapshots.size;
+    byNode.set(node, { node, above, below: 0 });
+  }
+  const lines = [...byNode.values()];
+  for (const { node, below } of lines.reverse()) {
+    const parent = node.parent === null ? undefined : byNode.get(node.parent);
+    if (parent !== undefined) parent.below = Math.max(parent.below, below + node.snapshots.size);
+  }
+  return lines;
+}
+
 /**
- * The lower, the sooner it goes. Branch points are as young as what passes through them. What a lease rests on goes last: the
- * lease itself was restored from it and keeps its pages.
+ * The lower, the sooner it goes. Branch points and the first snapshot of a line, behind the system block, are as young as what
+ * passes through them. What a lease rests on goes last: the lease itself was restored from it and keeps its pages.
  */
-function usefulness(node: Node, position: number, snapshot: Snapshot): number {
+function usefulness({ node, above, below }: OnLine, position: number, snapshot: Snapshot): number {
   const pinned = node.pins > 0 ? pinnedBonus : 0;
-  if (position === node.end && node.children.size > 1)
-    return pinned + Math.max(snapshot.lastUse, node.lastUse);
-  const deeper = node.children.size > 0 || [...node.snapshots.keys()].some((other) => other > position);
-  return pinned + (deeper ? snapshot.lastUse - dominatedHandicap : snapshot.lastUse);
+  const others = [...node.snapshots.keys()];
+  const isBranch = position === node.end && node.children.size > 1;
+  const isFirst = above === 0 && others.every((other) => other >= position);
+  if (isBranch || isFirst) return pinned + Math.max(snapshot.lastUse, node.lastUse);
+  const deeper = below + others.filter((other) => other > position).length;
+  return pinned + snapshot.lastUse - (deeper < resumePoints ? 0 : dominatedHandicap);
 }
 
 function limitOf(cachedLen: number, matchedLen: number, promptLen: number): ReuseLimit {
