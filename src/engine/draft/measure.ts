@@ -82,6 +82,7 @@ async function measure(parts: MeasureParts, key: string): Promise<CostTable> {
   const point = (run: () => void): Point => ({ run, times: [] });
   // An MTP pass starts from the hidden rows of some forward; which one does not matter for its time.
   const { hidden } = model.forward(prefillOf(parts, 0, slice), new Int32Array(0), pools);
+  backend.resetState(pools.state, 0);
   const lines = used.map((context) => ({
     steps: rows.map((count) => point(() => step(parts, context, count))),
     mtp: model.hasMtp
