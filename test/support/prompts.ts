@@ -32,7 +32,7 @@ export function promptsFor(tokenizer: Tokenizer, count: number): number[][] {
 
 function functionQuestions(count: number): string[] {
   const path = publicData('bfcl_v4/BFCL_v4_simple_python.json');
-  if (path === null) return demoTexts(count);
+  if (path === null) return demoTexts('question', count);
   const lines = readFileSync(path, 'utf8').trim().split('\n').slice(0, count);
   return lines.map((line) => {
     const { question, function: functions } = JSON.parse(line);
@@ -42,7 +42,7 @@ function functionQuestions(count: number): string[] {
 
 function agentTexts(count: number): string[] {
   const path = publicData('edge-agentic/agentic_coding_2.5h.jsonl');
-  if (path === null) return demoTexts(count);
+  if (path === null) return demoTexts('turn', count);
   const rows = readFileSync(path, 'utf8')
     .trim()
     .split('\n')
@@ -53,7 +53,7 @@ function agentTexts(count: number): string[] {
   return Array.from({ length: count }, (_, i) => results[(i * 7) % results.length] ?? '');
 }
 
-function demoTexts(count: number): string[] {
+function demoTexts(kind: string, count: number): string[] {
   const rows = readFileSync(join(repository, 'demo/agent-demo.jsonl'), 'utf8')
     .trim()
     .split('\n')
@@ -62,5 +62,5 @@ function demoTexts(count: number): string[] {
     .map((row) => String(row.content ?? row.tool_results?.[0]?.content ?? ''))
     .filter((text) => text !== '');
   // No two are alike, also where there are fewer texts than prompts.
-  return Array.from({ length: count }, (_, i) => `${i}. ${texts[i % texts.length] ?? ''}`);
+  return Array.from({ length: count }, (_, i) => `${kind} ${i}. ${texts[i % texts.length] ?? ''}`);
 }
