@@ -9,9 +9,9 @@ import { answersOf, differing, draftModes, fewTokens, requestsFor } from '../tes
 import { hybridCheckpoints, packedFolders, tinyCheckpoint } from '../test/support/engines.ts';
 import { promptsFor, randomIds } from '../test/support/prompts.ts';
 
-const count = Number(process.argv[2] ?? 500);
+const [prompts = '500', resultPath] = process.argv.slice(2);
+const count = Number(prompts);
 const folders = packedFolders();
-const [, , , resultPath] = process.argv;
 const failures: Record<string, number> = {};
 const accepted: Record<string, Record<string, number>> = {};
 const models = [

@@ -28,6 +28,8 @@ function officialConfig(): string {
 }
 
 const nameOf = (mode: string): string => mode.replace(':', '-');
+/** Of a run's folder. */
+const modeOf = (dir: string): string => basename(dir).replace(/@\d+$/, '');
 
 async function replay(mode: string, dir: string): Promise<void> {
   const serve = ['serve', 'models/copse-tiny', '--port', '0', '--reasoning', 'off', '--speculation', mode];
@@ -72,7 +74,7 @@ interface Run {
 }
 
 const readRun = (dir: string): Run => ({
-  mode: basename(dir).replace(/@\d+$/, ''),
+  mode: modeOf(dir),
   report: JSON.parse(readFileSync(`${dir}/report.json`, 'utf8')) as BenchReport,
 });
 
@@ -176,7 +178,7 @@ else if (first === '--page' && second !== undefined) page(second, rest[0] ?? 're
 else if (first !== undefined) {
   const dirs: string[] = [];
   for (const mode of [second ?? 'off', ...rest]) {
-    const times = 1 + dirs.filter((dir) => basename(dir).replace(/@\d+$/, '') === nameOf(mode)).length;
+    const times = 1 + dirs.filter((dir) => modeOf(dir) === nameOf(mode)).length;
     const dir = `${first}/${nameOf(mode)}${times > 1 ? `@${times}` : ''}`;
     await replay(mode, dir);
     dirs.push(dir);

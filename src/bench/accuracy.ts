@@ -5,6 +5,16 @@ import type { EventLog } from './events.ts';
 import type { MaybeSeries } from './series.ts';
 import type { TokenCounter } from './token-count.ts';
 
+export interface Breakdown {
+  readonly overall_accuracy: number;
+  readonly normalized_single_turn_score: number;
+  readonly category_scores: Readonly<Record<string, number>>;
+  readonly subset_scores: Readonly<Record<string, number>>;
+  readonly unscored_subsets: Readonly<Record<string, unknown>>;
+  readonly total_samples: number;
+  readonly issued_samples: number;
+}
+
 export interface AccuracyEntry {
   readonly dataset_name: string;
   readonly extractor: string | null;
@@ -16,15 +26,7 @@ export interface AccuracyEntry {
   readonly duration_s: number;
   readonly complete: boolean;
   readonly dataset_type: 'accuracy' | 'performance';
-  readonly breakdown?: {
-    readonly overall_accuracy: number;
-    readonly normalized_single_turn_score: number;
-    readonly category_scores: Readonly<Record<string, number>>;
-    readonly subset_scores: Readonly<Record<string, number>>;
-    readonly unscored_subsets: Readonly<Record<string, unknown>>;
-    readonly total_samples: number;
-    readonly issued_samples: number;
-  };
+  readonly breakdown?: Breakdown;
   readonly response_counts?: {
     readonly issued: number;
     readonly scored: number;
@@ -60,7 +62,6 @@ export interface SampleProgress {
 export interface AccuracyParts {
   readonly config: BenchConfig;
   readonly dataset: AccuracyDataset;
-  readonly dataFolder: string;
   readonly endpoint: Endpoint;
   readonly events: EventLog;
   readonly counter: TokenCounter | null;
@@ -71,9 +72,11 @@ export interface AccuracyParts {
   readonly onSample?: (progress: SampleProgress) => void;
 }
 
-/** `prepare` checks everything before the first request; `run` asks and scores. */
+/** Asks and scores what was prepared. */
+export type PreparedPhase = (parts: AccuracyParts) => Promise<AccuracyResult>;
+
+/** `prepare` reads and checks everything before the first request. */
 export interface AccuracyPhase {
   readonly evalMethod: string;
-  prepare(dataset: AccuracyDataset, dataFolder: string): void;
-  run(parts: AccuracyParts): Promise<AccuracyResult>;
+  prepare(dataset: AccuracyDataset, dataFolder: string): PreparedPhase;
 }

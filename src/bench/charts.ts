@@ -9,6 +9,12 @@ import { escapeHtml } from './html.ts';
 
 export type Point = readonly [x: number, y: number];
 
+/** The share of the values, in percent, that are no larger; what is unknown or not positive is left out. */
+export function percentileCurve(values: readonly (number | null)[]): Point[] {
+  const sorted = values.filter((value): value is number => value !== null && value > 0).sort((a, b) => a - b);
+  return sorted.map((value, i) => [(100 * (i + 1)) / sorted.length, value] as const);
+}
+
 export const chartColors = { green: '#35966a', amber: '#d4892b', blue: '#4f83c2', rose: '#c2566b' } as const;
 
 export interface Line {

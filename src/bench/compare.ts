@@ -1,7 +1,7 @@
 /** Report folders side by side: figures and their ratios, accuracy by subset, and which samples and turns changed. */
 
 import { UserError } from '../util/index.ts';
-import { type Chart, chartColors, figure, type Point } from './charts.ts';
+import { type Chart, chartColors, figure, percentileCurve } from './charts.ts';
 import { escapeHtml, number, page, readable, section, table } from './html.ts';
 import {
   at,
@@ -129,7 +129,7 @@ const curves: readonly PlotSource[] = [
 function chartsSection(folders: readonly ReportFolder[]): string[] {
   const plots = curves.flatMap(({ title, note, y, value }): Chart[] => {
     const lines = folders.flatMap((folder, i) => {
-      const points = percentileCurve(folder, value);
+      const points = percentileCurve(turnValues(folder, value));
       const color = colors[i % colors.length] as string;
       return points.length === 0 ? [] : [{ name: folder.name, kind: 'line' as const, color, points }];
     });
@@ -142,13 +142,10 @@ function chartsSection(folders: readonly ReportFolder[]): string[] {
   return all.length === 0 ? [] : [section('Charts', `<div class="charts">${all.map(figure).join('')}</div>`)];
 }
 
-function percentileCurve({ report }: ReportFolder, key: string): Point[] {
-  const values = list(at(report.value, 'perTurn'))
+function turnValues({ report }: ReportFolder, key: string): (number | null)[] {
+  return list(at(report.value, 'perTurn'))
     .filter((turn) => at(turn, 'error') === null)
-    .map((turn) => numeric(at(turn, key)))
-    .filter((value): value is number => value !== null && value > 0)
-    .sort((a, b) => a - b);
-  return values.map((value, i) => [(100 * (i + 1)) / values.length, value] as const);
+    .map((turn) => numeric(at(turn, key)));
 }
 
 function subsetsOf(folders: readonly ReportFolder[]): { names: string[]; scores: (number | null)[][] } {

@@ -6,7 +6,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { UserError } from '../util/index.ts';
-import type { AccuracyPhase } from './accuracy.ts';
+import type { PreparedPhase } from './accuracy.ts';
 import { bfclPhase } from './bfcl/index.ts';
 import {
   type AccuracyDataset,
@@ -28,9 +28,8 @@ export interface PreparedPerformance {
 }
 
 export interface PreparedAccuracy {
-  readonly phase: AccuracyPhase;
   readonly dataset: AccuracyDataset;
-  readonly folder: string;
+  readonly ask: PreparedPhase;
 }
 
 export interface Prepared {
@@ -123,8 +122,7 @@ function prepareAccuracy(config: BenchConfig, run: BenchRun, path: string | null
     );
     if (phase === undefined) return [];
     const folder = run.bfcl ?? findData(dataset.path ?? 'bfcl_v4', path);
-    phase.prepare(dataset, folder);
-    return [{ phase, dataset, folder }];
+    return [{ dataset, ask: phase.prepare(dataset, folder) }];
   });
 }
 

@@ -175,12 +175,11 @@ async function runAccuracy(
   { endpoint, events, signal, run }: PhaseParts,
 ): Promise<AccuracyResult[]> {
   const results: AccuracyResult[] = [];
-  for (const { phase, dataset, folder } of accuracy) {
+  for (const { dataset, ask } of accuracy) {
     if (signal.aborted) break;
-    const result = await phase.run({
+    const result = await ask({
       config,
       dataset,
-      dataFolder: folder,
       endpoint,
       events,
       counter,

@@ -1,5 +1,5 @@
 /** Which charts a report shows, from its turns. */
-import { type Chart, chartColors, type Point } from './charts.ts';
+import { type Chart, chartColors, type Point, percentileCurve } from './charts.ts';
 import type { BenchReport, TurnReport } from './report.ts';
 
 const { green, amber, blue } = chartColors;
@@ -88,12 +88,6 @@ function latencyChart(turns: readonly TurnReport[], index: (turn: TurnReport) =>
 }
 
 function percentileChart(turns: readonly TurnReport[]): Chart {
-  const curve = (values: (number | null)[]): Point[] => {
-    const sorted = values
-      .filter((value) => value !== null && value > 0)
-      .sort((a, b) => Number(a) - Number(b));
-    return sorted.map((value, i) => [(100 * (i + 1)) / sorted.length, Number(value)] as const);
-  };
   return {
     type: 'plot',
     title: 'Latency and TTFT by percentile',
@@ -103,8 +97,13 @@ function percentileChart(turns: readonly TurnReport[]): Chart {
     xRange: [0, 100],
     logY: true,
     lines: [
-      { name: 'latency', kind: 'line', color: amber, points: curve(turns.map((turn) => turn.latencyMs)) },
-      { name: 'TTFT', kind: 'line', color: green, points: curve(turns.map((turn) => turn.ttftMs)) },
+      {
+        name: 'latency',
+        kind: 'line',
+        color: amber,
+        points: percentileCurve(turns.map((turn) => turn.latencyMs)),
+      },
+      { name: 'TTFT', kind: 'line', color: green, points: percentileCurve(turns.map((turn) => turn.ttftMs)) },
     ],
   };
 }

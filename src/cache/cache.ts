@@ -161,10 +161,10 @@ export class PrefixCache {
   /** Lets the least useful snapshot go, and the pages that only it could bring back. False when there is none. */
   #evictOne(): boolean {
     let worst: { node: Node; position: number; age: number } | null = null;
-    for (const { node, above, below } of linesOf(this.#tree)) {
-      for (const [position, snapshot] of node.snapshots) {
-        const age = usefulness({ node, above, below }, position, snapshot);
-        if (worst === null || age < worst.age) worst = { node, position, age };
+    for (const line of linesOf(this.#tree)) {
+      for (const [position, snapshot] of line.node.snapshots) {
+        const age = usefulness(line, position, snapshot);
+        if (worst === null || age < worst.age) worst = { node: line.node, position, age };
       }
     }
     if (worst === null) return false;

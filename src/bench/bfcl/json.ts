@@ -3,10 +3,10 @@
  * first. `writeJson` is compact, UTF-8, and keeps a float a float.
  */
 import { floatText } from '../python.ts';
+import { intDigitLimit } from './text.ts';
 import { isDict, isList, type Value } from './value.ts';
 
 const depthLimit = 900;
-const intDigitLimit = 4300;
 
 export class JsonError extends Error {
   readonly offset: number;

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { basename } from 'node:path';
 import { UserError } from '../../util/index.ts';
-import type { AccuracyParts, AccuracyPhase, AccuracyResult } from '../accuracy.ts';
+import type { AccuracyParts, AccuracyPhase, AccuracyResult, PreparedPhase } from '../accuracy.ts';
 import type { Exchange } from '../client.ts';
 import { now } from '../client.ts';
 import { type AccuracyDataset, redactUrls } from '../config.ts';
@@ -17,13 +17,13 @@ import { aggregate } from './score.ts';
 
 const extractorName = 'function_call_extractor';
 
-export const bfclPhase: AccuracyPhase = { evalMethod: 'bfcl_v4', prepare: prepareSamples, run };
+export const bfclPhase: AccuracyPhase = { evalMethod: 'bfcl_v4', prepare };
 
 /** Throws UserError for an option that this phase does not have, and for data that it can not use. */
-function prepareSamples(
+function prepare(
   { generate_params: params, accuracy_config: config }: AccuracyDataset,
   folder: string,
-): void {
+): PreparedPhase {
   if (config.num_repeats !== 1)
     throw new UserError(
       'bad_config',
@@ -40,12 +40,12 @@ function prepareSamples(
         param: 'accuracy_config.extractor',
       },
     );
-  selectSamples(folder, params);
+  const samples = selectSamples(folder, params);
+  return (parts) => run(samples, parts);
 }
 
-async function run(parts: AccuracyParts): Promise<AccuracyResult> {
-  const { config, dataset, dataFolder, signal, warn } = parts;
-  const samples = selectSamples(dataFolder, dataset.generate_params);
+async function run(samples: readonly BfclSample[], parts: AccuracyParts): Promise<AccuracyResult> {
+  const { config, signal, warn } = parts;
   const journal = new Journal(parts.journalPath, redactUrls(config.endpoint_config.endpoints[0] ?? ''));
   if (journal.size > 0)
     warn(

@@ -1,4 +1,5 @@
 /** One sample's verdict, and the scores of a run. A percentage is rounded as Python rounds. */
+import type { Breakdown } from '../accuracy.ts';
 import { pythonRound } from '../python.ts';
 import { checkCalls } from './check-call.ts';
 import { ScorerError } from './convert-java.ts';
@@ -42,16 +43,6 @@ export function scoreSample(sample: BfclSample, text: string): Verdict {
     if (!(error instanceof ScorerError)) throw error;
     return { passed: false, error: `scorer: ${error.message}`, crash: true };
   }
-}
-
-export interface Breakdown {
-  readonly overall_accuracy: number;
-  readonly normalized_single_turn_score: number;
-  readonly category_scores: Readonly<Record<string, number>>;
-  readonly subset_scores: Readonly<Record<string, number>>;
-  readonly unscored_subsets: Readonly<Record<string, unknown>>;
-  readonly total_samples: number;
-  readonly issued_samples: number;
 }
 
 export interface Aggregate {

@@ -4,7 +4,7 @@
 export const blank = '\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000';
 
 /** Longest whole number that Python reads from text. */
-const intDigitLimit = 4300;
+export const intDigitLimit = 4300;
 
 /**
  * A regular expression written as for Python: `\s`, `\d` and `\w` are Unicode classes, the dot stops at U+000A only, and `$` also

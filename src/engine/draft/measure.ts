@@ -6,6 +6,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Backend, Batch, Buffer } from '../../backends/index.ts';
 import type { Model, Pools } from '../../models/index.ts';
+import { nodeDepths } from '../draft-tree.ts';
 import { type CostTable, measuredRows } from './cost-model.ts';
 
 export interface MeasureParts {
@@ -81,17 +82,23 @@ async function measure(parts: MeasureParts, key: string): Promise<CostTable> {
   const slice = Math.min(prefillRows, model.maxRows);
   const point = (run: () => void): Point => ({ run, times: [] });
   // An MTP pass starts from the hidden rows of some forward; which one does not matter for its time.
-  const { hidden } = model.forward(prefillOf(parts, 0, slice), new Int32Array(0), pools);
+  const { hidden } = model.forward(batchOf(parts, 0, { chain: slice, nodes: 0 }), new Int32Array(0), pools);
   backend.resetState(pools.state, 0);
   const lines = used.map((context) => ({
     steps: rows.map((count) => point(() => step(parts, context, count))),
     mtp: model.hasMtp
       ? {
           draft: point(() =>
-            mtpPass(parts, batchOf(parts, context, 1), { hidden, logitRows: Int32Array.of(0) }),
+            mtpPass(parts, batchOf(parts, context, { chain: 1, nodes: 0 }), {
+              hidden,
+              logitRows: Int32Array.of(0),
+            }),
           ),
           fill: point(() =>
-            mtpPass(parts, prefillOf(parts, context, slice), { hidden, logitRows: new Int32Array(0) }),
+            mtpPass(parts, batchOf(parts, context, { chain: slice, nodes: 0 }), {
+              hidden,
+              logitRows: new Int32Array(0),
+            }),
           ),
         }
       : null,
@@ -117,38 +124,30 @@ async function measure(parts: MeasureParts, key: string): Promise<CostTable> {
   };
 }
 
-/** One known row and a tree of two branches. */
-function batchOf({ pools, model }: MeasureParts, context: number, rows: number): Batch {
-  const parents = Int32Array.from({ length: rows - 1 }, (_, node) => Math.max(-1, node - 2));
-  const depth = (node: number): number => Math.floor(node / 2);
+/** A chain of known tokens, and a tree of two branches behind it. */
+function batchOf(
+  { pools, model }: MeasureParts,
+  context: number,
+  shape: { chain: number; nodes: number },
+): Batch {
+  const { chain, nodes } = shape;
+  const rows = chain + nodes;
+  const nodeParents = Int32Array.from({ length: nodes }, (_, node) => Math.max(-1, node - 2));
+  const positions = Array.from({ length: chain }, (_, i) => context + i);
+  for (const depth of nodeDepths(nodeParents)) positions.push(context + chain + depth);
   const pageCount = Math.ceil((context + rows + 1) / pools.kv.pageTokens);
   const pages = Int32Array.from({ length: pageCount }, (_, i) => i % Math.max(1, pools.kv.pages));
   return {
     rows,
     ids: Int32Array.from({ length: rows }, (_, i) => i % model.vocabSize),
-    positions: Int32Array.from({ length: rows }, (_, i) => (i === 0 ? context : context + 1 + depth(i - 1))),
-    segments: [
-      { slot: 0, firstRow: 0, ctxLen: context, chainLen: 1, pages, nodeParents: parents, nodeStart: 0 },
-    ],
+    positions: Int32Array.from(positions),
+    segments: [{ slot: 0, firstRow: 0, ctxLen: context, chainLen: chain, pages, nodeParents, nodeStart: 0 }],
   };
 }
 
 function step(parts: MeasureParts, context: number, rows: number): void {
   const wanted = Int32Array.from({ length: rows }, (_, i) => i);
-  parts.model.forward(batchOf(parts, context, rows), wanted, parts.pools);
-}
-
-/** A slice of a prompt. */
-function prefillOf({ pools, model }: MeasureParts, context: number, rows: number): Batch {
-  const pageCount = Math.ceil((context + rows) / pools.kv.pageTokens);
-  const pages = Int32Array.from({ length: pageCount }, (_, i) => i % Math.max(1, pools.kv.pages));
-  const nodeParents = new Int32Array(0);
-  return {
-    rows,
-    ids: Int32Array.from({ length: rows }, (_, i) => i % model.vocabSize),
-    positions: Int32Array.from({ length: rows }, (_, i) => context + i),
-    segments: [{ slot: 0, firstRow: 0, ctxLen: context, chainLen: rows, pages, nodeParents, nodeStart: 0 }],
-  };
+  parts.model.forward(batchOf(parts, context, { chain: 1, nodes: rows - 1 }), wanted, parts.pools);
 }
 
 function mtpPass(parts: MeasureParts, batch: Batch, input: { hidden: Buffer; logitRows: Int32Array }): void {

@@ -4,7 +4,7 @@
  * asks the ordinary sampler.
  */
 import type { Buffer } from '../../backends/index.ts';
-import { type DraftTree, emptyTree } from '../draft-tree.ts';
+import { type DraftTree, emptyTree, nodeDepths } from '../draft-tree.ts';
 import type { Sequence } from '../sequence.ts';
 import { Calibration } from './calibration.ts';
 import { type Candidate, CandidateTree } from './candidate-tree.ts';
@@ -279,7 +279,11 @@ export class Drafting implements Speculator {
         await this.#greedyLists(sequence, plan.first, { steps, topK: mode.topK, mtp }),
         mode.nodes,
       );
-    plan.claims = depthsOf(plan.tree).map((depth) => ({ source: 'mtp', depth, claim: 0.5 }));
+    plan.claims = Array.from(nodeDepths(plan.tree.parents), (depth) => ({
+      source: 'mtp',
+      depth,
+      claim: 0.5,
+    }));
   }
 
   /** Without MTP weights the shape is filled with what followed the same words before. */
@@ -353,9 +357,3 @@ function take(plan: Plan, candidates: CandidateTree, count: number): void {
 }
 
 const isByMtp = (source: Candidate['source']): boolean => source === 'mtp' || source === 'both';
-
-function depthsOf({ parents }: DraftTree): number[] {
-  const depths: number[] = [];
-  for (const parent of parents) depths.push(parent < 0 ? 0 : (depths[parent] as number) + 1);
-  return depths;
-}
