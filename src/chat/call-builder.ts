@@ -1,7 +1,8 @@
 /** One tool call on its way to JSON: turns parameters into events whose fragments join to an object. */
 import { quoteJson, stringifySpaced } from './json-stringify.ts';
 import { isJsonObject, type JsonValue } from './json-value.ts';
-import { convertValue, longestNullWord, type ToolTypes, type ValueType } from './value-type.ts';
+import { anyType, type ValueType } from './schema-type.ts';
+import { convertValue, startsAsText, type ToolTypes } from './value-type.ts';
 
 export type ReaderEvent =
   | { readonly type: 'reasoning' | 'content'; readonly text: string }
@@ -21,7 +22,7 @@ export interface CallContext {
 export class CallBuilder {
   readonly #context: CallContext;
   readonly #keys = new Set<string>();
-  #type: ValueType = { kind: 'string', nullable: false };
+  #type: ValueType = anyType;
   /** At the value's first character: one newline there is layout. */
   #fresh = false;
   /** Inside a string that is written while it grows. */
@@ -56,11 +57,9 @@ export class CallBuilder {
 
   /** More of a value that has not ended. Returns how much was taken; the rest comes again. */
   streamValue(text: string): number {
-    if (this.#type.kind !== 'string') return 0;
     // One newline before the closing tag is layout.
     const ready = text.endsWith('\n') ? text.slice(0, -1) : text;
-    const mayBeNull = this.#type.nullable && !this.#streaming && ready.length <= longestNullWord;
-    if (ready === '' || mayBeNull) return 0;
+    if (ready === '' || !(this.#streaming || startsAsText(ready, this.#type))) return 0;
     this.#args((this.#streaming ? '' : '"') + escaped(ready));
     this.#streaming = true;
     return ready.length;

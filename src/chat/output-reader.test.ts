@@ -131,7 +131,7 @@ describe('tool calls', () => {
     ['numbers', '<parameter=x>\n.5\n</parameter>', { x: 0.5 }],
     ['a number that is none as text', '<parameter=x>\nNaN\n</parameter>', { x: 'NaN' }],
     ['booleans of any case', '<parameter=b>\nTRUE\n</parameter>', { b: true }],
-    ['anything else as false', '<parameter=b>\nyes\n</parameter>', { b: false }],
+    ['a boolean that is none as text', '<parameter=b>\nyes\n</parameter>', { b: 'yes' }],
     ['objects', '<parameter=o>\n{"k": [1, null]}\n</parameter>', { o: { k: [1, null] } }],
     [
       'Python literals',

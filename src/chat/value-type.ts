@@ -1,23 +1,19 @@
 /**
  * How the text of a tool parameter becomes a JSON value: the model writes `<parameter=n>3</parameter>`, the tool's
- * JSON Schema says that 3 is an integer. Unknown parameters and types are strings.
+ * JSON Schema says that 3 is an integer. All branches of a schema count. What fits a type exactly becomes it, text is
+ * the last resort; without any type only JSON objects and lists become values.
  */
 import { parseLossless } from './json-parse.ts';
 import { quoteJson, stringifySpaced } from './json-stringify.ts';
-import { isJsonObject, JsonNumber, type JsonObject, type JsonValue, toPlainJson } from './json-value.ts';
+import { isJsonObject, JsonNumber, type JsonObject, type JsonValue } from './json-value.ts';
 import { parsePythonLiteral } from './python-literal.ts';
-
-export interface ValueType {
-  readonly kind: 'string' | 'integer' | 'number' | 'boolean' | 'json';
-  /** `null` is among the types, so that the text "null" may mean it even for a string. */
-  readonly nullable: boolean;
-}
-
-const stringType: ValueType = { kind: 'string', nullable: false };
+import { anyType, type Kind, kindOf, propertyNames, propertyType, type ValueType } from './schema-type.ts';
 
 /** What is known of the tools of a request: their names, and the types of their parameters. */
 export class ToolTypes {
   readonly #tools = new Map<string, JsonObject>();
+  readonly #types = new Map<string, ValueType>();
+  readonly #names = new Map<string, ReadonlySet<string> | null>();
 
   constructor(tools: readonly JsonValue[]) {
     for (const tool of tools) {
@@ -29,127 +25,115 @@ export class ToolTypes {
 
   /** False only where the tool lists its parameters and this is none of them. */
   mayHave(tool: string, key: string): boolean {
-    const properties = this.#tools.get(tool)?.properties;
-    return !isJsonObject(properties) || Object.hasOwn(properties, key);
+    let names = this.#names.get(tool);
+    if (names === undefined) {
+      const parameters = this.#tools.get(tool);
+      names = parameters === undefined ? null : propertyNames(parameters);
+      this.#names.set(tool, names);
+    }
+    return names === null || names.has(key);
   }
 
   type(tool: string, key: string): ValueType {
     const parameters = this.#tools.get(tool);
-    const properties = parameters?.properties;
-    if (!parameters || !isJsonObject(properties) || !Object.hasOwn(properties, key)) return stringType;
-    return typeOf(properties[key], parameters, 0);
+    if (parameters === undefined) return anyType;
+    const id = JSON.stringify([tool, key]);
+    let type = this.#types.get(id);
+    if (type === undefined) {
+      type = propertyType(parameters, key);
+      this.#types.set(id, type);
+    }
+    return type;
   }
-}
-
-const schemaHops = 8;
-
-function typeOf(schema: JsonValue | undefined, root: JsonObject, hops: number): ValueType {
-  if (!isJsonObject(schema) || hops > schemaHops) return stringType;
-  if (typeof schema.$ref === 'string') return typeOf(resolve(schema.$ref, root), root, hops + 1);
-  const { type } = schema;
-  if (typeof type === 'string') return { kind: kindOfName(type), nullable: schema.nullable === true };
-  if (Array.isArray(type))
-    return firstOf(
-      type.map((name: JsonValue): JsonObject => ({ type: name })),
-      root,
-      hops,
-    );
-  for (const choice of [schema.anyOf, schema.oneOf, schema.allOf]) {
-    if (Array.isArray(choice)) return firstOf(choice, root, hops);
-  }
-  const samples = Array.isArray(schema.enum) ? schema.enum : 'const' in schema ? [schema.const] : [];
-  if (samples.length > 0) return typeOfSamples(samples);
-  if ('properties' in schema || 'items' in schema) return { kind: 'json', nullable: false };
-  return stringType;
-}
-
-/** The first type that is not null. */
-function firstOf(choices: readonly JsonValue[], root: JsonObject, hops: number): ValueType {
-  const isNull = (choice: JsonValue): boolean => isJsonObject(choice) && choice.type === 'null';
-  const { kind, nullable } = typeOf(
-    choices.find((choice) => !isNull(choice)),
-    root,
-    hops + 1,
-  );
-  return { kind, nullable: nullable || choices.some(isNull) };
-}
-
-function resolve(ref: string, root: JsonObject): JsonValue | undefined {
-  if (!ref.startsWith('#/')) return undefined;
-  let at: JsonValue | undefined = root;
-  for (const part of ref.slice(2).split('/')) {
-    const key = part.replaceAll('~1', '/').replaceAll('~0', '~');
-    at = isJsonObject(at) && Object.hasOwn(at, key) ? at[key] : undefined;
-  }
-  return at;
-}
-
-function typeOfSamples(samples: readonly (JsonValue | undefined)[]): ValueType {
-  const plain = samples.filter((sample) => sample !== null).map((sample) => toPlainJson(sample as JsonValue));
-  const nullable = plain.length < samples.length;
-  const all = (test: (sample: unknown) => boolean): boolean => plain.length > 0 && plain.every(test);
-  if (all(Number.isInteger)) return { kind: 'integer', nullable };
-  if (all((sample) => typeof sample === 'number')) return { kind: 'number', nullable };
-  if (all((sample) => typeof sample === 'boolean')) return { kind: 'boolean', nullable };
-  return { kind: 'string', nullable };
-}
-
-/** The names of JSON Schema, and what else is seen in the wild. */
-function kindOfName(type: string): ValueType['kind'] {
-  const name = type.toLowerCase();
-  if (/^(?:int|uint|long|short|unsigned)/.test(name)) return 'integer';
-  if (/^(?:num|float|double)/.test(name)) return 'number';
-  if (/^bool/.test(name)) return 'boolean';
-  return /^(?:object|dict|map|array|arr$|list|tuple|set)/.test(name) ? 'json' : 'string';
 }
 
 /** The JSON text of a parameter's value. What does not fit its type stays a string. */
 export function convertValue(text: string, type: ValueType): string {
   const bare = text.trim();
-  if (type.kind === 'string') return type.nullable && isNullWord(text) ? 'null' : quoteJson(text);
-  if (isNullWord(bare)) return 'null';
-  switch (type.kind) {
-    case 'boolean':
-      return String(bare.toLowerCase() === 'true');
-    case 'integer':
-      return integerText(bare) ?? quoteJson(text);
-    case 'number':
-      return numberText(bare) ?? quoteJson(text);
-    case 'json': {
-      const value = parseLoose(bare);
-      return value === undefined ? quoteJson(text) : stringifySpaced(value);
-    }
-  }
+  const mayBeText = type.kinds === null || type.kinds.has('string');
+  const exact = exactValue(mayBeText ? text : bare, type);
+  if (exact !== null) return exact;
+  return (mayBeText ? null : looseValue(bare, type)) ?? quoteJson(text);
 }
 
-/** The longest text that `isNullWord` accepts. */
-export const longestNullWord = 4;
+/** Whether a value that begins with `text` can be nothing but a string, whatever follows. */
+export function startsAsText(text: string, { kinds }: ValueType): boolean {
+  if (kinds === null) return !mayOpenStructure(text);
+  if (!kinds.has('string')) return false;
+  if (kinds.has('boolean') || kinds.has('integer') || kinds.has('number')) return false;
+  if (kinds.has('null') && text.length <= longestNullWord) return false;
+  return !(kinds.has('object') || kinds.has('array')) || !mayOpenStructure(text);
+}
+
+function mayOpenStructure(text: string): boolean {
+  const first = text.trimStart().charAt(0);
+  return first === '' || first === '{' || first === '[';
+}
+
+/** The value where the text is the very JSON of one of the types, in order of how little else it could mean. */
+function exactValue(text: string, { kinds, samples }: ValueType): string | null {
+  const bare = text.trim();
+  const has = (kind: Kind): boolean => kinds?.has(kind) ?? (kind === 'object' || kind === 'array');
+  const among = (value: JsonValue): boolean =>
+    samples === null ||
+    !samples.includes(text) ||
+    samples.some((sample) => stringifySpaced(sample) === stringifySpaced(value));
+  if (isNullWord(text) && has('null') && among(null)) return 'null';
+  const lower = bare.toLowerCase();
+  if ((lower === 'true' || lower === 'false') && has('boolean') && among(lower === 'true')) return lower;
+  const isInteger = /^(?:0|-?[1-9]\d*)$/.test(bare);
+  const isNumber = has('number') && jsonNumber.test(bare);
+  if (((isInteger && has('integer')) || isNumber) && among(new JsonNumber(bare))) return bare;
+  if (!/^[[{]/.test(bare)) return null;
+  const value = parseStrict(bare);
+  return value !== undefined && has(kindOf(value)) && among(value) ? stringifySpaced(value) : null;
+}
+
+/** What else a model writes for a type that leaves no room for text. */
+function looseValue(bare: string, { kinds }: ValueType): string | null {
+  if (isNullWord(bare)) return 'null';
+  const integer = kinds?.has('integer') ? integerText(bare) : null;
+  const number = kinds?.has('number') ? numberText(bare) : null;
+  if (integer !== null || number !== null) return integer ?? number;
+  const value = /^[[{(]/.test(bare) ? parsePythonLiteral(bare) : undefined;
+  return value !== undefined && kinds?.has(kindOf(value)) ? stringifySpaced(value) : null;
+}
+
+const longestNullWord = 4;
 
 function isNullWord(text: string): boolean {
   return text === 'null' || text === 'None' || text === 'Null' || text === 'NULL';
 }
 
+const jsonNumber = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+
+/** Zeros in front and a fraction of zeros do not change what integer it is. */
 function integerText(bare: string): string | null {
-  const parts = /^([+-]?)0*(\d+)$/.exec(bare);
-  if (!parts) return null;
-  return parts[1] === '-' && parts[2] !== '0' ? `-${parts[2]}` : (parts[2] ?? null);
+  const parts = /^([+-]?)0*(\d+)(?:\.0*)?$/.exec(bare);
+  if (parts) return parts[1] === '-' && parts[2] !== '0' ? `-${parts[2]}` : (parts[2] ?? null);
+  const number = numberText(bare);
+  return number !== null && Number.isSafeInteger(Number(number)) ? String(Number(number)) : null;
 }
 
 /** A JSON number stays as written; what Python's float() takes besides is put into JSON. */
 function numberText(bare: string): string | null {
-  if (/^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(bare)) return bare;
+  if (jsonNumber.test(bare)) return bare;
   if (!/^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/.test(bare)) return null;
   const value = Number(bare);
   return Number.isFinite(value) ? stringifySpaced(value) : null;
 }
 
-/** JSON, or a Python literal; undefined when the text is neither. */
-export function parseLoose(text: string): JsonValue | undefined {
+function parseStrict(text: string): JsonValue | undefined {
   try {
     return parseLossless(text);
   } catch {
-    return parsePythonLiteral(text);
+    return undefined;
   }
+}
+
+/** JSON, or a Python literal; undefined when the text is neither. */
+export function parseLoose(text: string): JsonValue | undefined {
+  return parseStrict(text) ?? parsePythonLiteral(text);
 }
 
 /** The name and arguments in a call that is written as JSON, or null when it is none. */
