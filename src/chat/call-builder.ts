@@ -8,7 +8,8 @@ export type ReaderEvent =
   | { readonly type: 'reasoning' | 'content'; readonly text: string }
   | { readonly type: 'tool-start'; readonly index: number; readonly id: string; readonly name: string }
   | { readonly type: 'tool-args'; readonly index: number; readonly fragment: string }
-  | { readonly type: 'tool-end'; readonly index: number };
+  /** `complete`: the arguments are whole. Those of a call that was cut are left open, so that nobody runs it. */
+  | { readonly type: 'tool-end'; readonly index: number; readonly complete: boolean };
 
 export interface CallContext {
   readonly index: number;
@@ -23,11 +24,9 @@ export class CallBuilder {
   readonly #context: CallContext;
   readonly #keys = new Set<string>();
   #type: ValueType = anyType;
-  /** At the value's first character: one newline there is layout. */
-  #fresh = false;
   /** Inside a string that is written while it grows. */
   #streaming = false;
-  #whole = false;
+  #wroteArgs = false;
 
   constructor(context: CallContext) {
     this.#context = context;
@@ -36,18 +35,24 @@ export class CallBuilder {
   }
 
   startValue(key: string): void {
-    const separator = this.#keys.size === 0 && !this.#whole ? '{' : ', ';
+    const separator = this.#wroteArgs ? ', ' : '{';
     this.#keys.add(key);
     this.#type = this.#context.types.type(this.#context.name, key);
-    this.#fresh = true;
     this.#streaming = false;
     this.#args(`${separator}${quoteJson(key)}: `);
   }
 
-  takesLeadingNewline(): boolean {
-    const fresh = this.#fresh;
-    this.#fresh = false;
-    return fresh;
+  get hasArguments(): boolean {
+    return this.#wroteArgs;
+  }
+
+  has(key: string): boolean {
+    return this.#keys.has(key);
+  }
+
+  /** The tool lists this key among its parameters. */
+  isDeclared(key: string): boolean {
+    return this.#context.types.declares(this.#context.name, key);
   }
 
   /** A tag for this key inside a value starts the next parameter: not one already given, nor one the tool lacks. */
@@ -57,8 +62,7 @@ export class CallBuilder {
 
   /** More of a value that has not ended. Returns how much was taken; the rest comes again. */
   streamValue(text: string): number {
-    // One newline before the closing tag is layout.
-    const ready = text.endsWith('\n') ? text.slice(0, -1) : text;
+    const ready = withoutLastLine(text);
     if (ready === '' || !(this.#streaming || startsAsText(ready, this.#type))) return 0;
     this.#args((this.#streaming ? '' : '"') + escaped(ready));
     this.#streaming = true;
@@ -67,38 +71,49 @@ export class CallBuilder {
 
   /** The rest of the value. */
   endValue(text: string): void {
-    const bare = text.endsWith('\n') ? text.slice(0, -1) : text;
+    const bare = withoutLastLine(text);
     this.#args(this.#streaming ? `${escaped(bare)}"` : convertValue(bare, this.#type));
     this.#streaming = false;
   }
 
-  /** Takes an object as all the arguments, if there is none yet. */
+  /** The rest of a value that was cut: it stays an open string. */
+  cutValue(text: string): void {
+    const bare = withoutLastLine(text);
+    if (bare !== '' || this.#streaming) this.#args((this.#streaming ? '' : '"') + escaped(bare));
+    this.#streaming = false;
+  }
+
+  /** Takes an object as all the arguments, if there is none yet; parameters may follow. */
   takeJson(value: JsonValue | undefined): boolean {
-    if (this.#keys.size > 0 || this.#whole || !isJsonObject(value)) return false;
-    this.takeText(stringifySpaced(value));
+    if (this.#wroteArgs || !isJsonObject(value)) return false;
+    for (const key of Object.keys(value)) this.#keys.add(key);
+    if (this.#keys.size > 0) this.#args(stringifySpaced(value).slice(0, -1));
     return true;
   }
 
-  /** Takes the text of a JSON object as all the arguments; it stays open, as parameters may follow. */
-  takeText(json: string): void {
-    if (json === '{}') return;
-    this.#args(json.slice(0, -1));
-    this.#whole = true;
-  }
-
-  close(): void {
-    this.#args(this.#keys.size > 0 || this.#whole ? '}' : '{}');
-    this.#context.events.push({ type: 'tool-end', index: this.#context.index });
+  /** An incomplete call is left without its closing bracket. */
+  close(complete: boolean): void {
+    this.#args((this.#wroteArgs ? '' : '{') + (complete ? '}' : ''));
+    this.#context.events.push({ type: 'tool-end', index: this.#context.index, complete });
   }
 
   #args(fragment: string): void {
     const { index, events } = this.#context;
     const last = events.at(-1);
     if (fragment === '') return;
+    this.#wroteArgs = true;
     if (last?.type === 'tool-args' && last.index === index) {
       events[events.length - 1] = { type: 'tool-args', index, fragment: last.fragment + fragment };
     } else events.push({ type: 'tool-args', index, fragment });
   }
+}
+
+/** One line break before the closing tag is layout. */
+function withoutLastLine(text: string): string {
+  let end = text.length;
+  if (text.charAt(end - 1) === '\n') end--;
+  if (text.charAt(end - 1) === '\r') end--;
+  return text.slice(0, end);
 }
 
 function escaped(text: string): string {

@@ -12,8 +12,14 @@ export {
   toPlainJson,
 } from './json-value.ts';
 export { type LoadTemplateOptions, loadTemplate } from './load-template.ts';
-export { OutputReader, type OutputReaderOptions } from './output-reader.ts';
-export { collectEvents, type ReadMessage, type ReadToolCall, readOutput } from './read-output.ts';
+export { type OutputEnd, OutputReader, type OutputReaderOptions } from './output-reader.ts';
+export {
+  collectEvents,
+  type ReadAnswerOptions,
+  type ReadMessage,
+  type ReadToolCall,
+  readAnswer,
+} from './read-answer.ts';
 export { withParsedArguments } from './tool-arguments.ts';
 export {
   type ChatMessage,

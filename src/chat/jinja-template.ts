@@ -5,6 +5,7 @@
 import { Template } from '@huggingface/jinja';
 import { JinjaMarks } from './jinja-marks.ts';
 import type { JsonValue } from './json-value.ts';
+import { OutputReader, type OutputReaderOptions } from './output-reader.ts';
 import { PromptBuilder } from './prompt-builder.ts';
 import type { ChatTemplate, RenderedPrompt, RenderInput } from './types.ts';
 import { TemplateError } from './types.ts';
@@ -53,6 +54,11 @@ export class JinjaTemplate implements ChatTemplate {
       if (!piece.trusted) out.untrusted(piece.text);
     }
     return out.finish();
+  }
+
+  /** The reader of the Qwen format takes Hermes JSON too, which is what most other templates teach. */
+  openReader(options: OutputReaderOptions): OutputReader {
+    return new OutputReader(options);
   }
 
   #run(context: Record<string, unknown>): string {

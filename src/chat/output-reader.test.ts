@@ -3,14 +3,16 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
   collectEvents,
+  type JsonValue,
+  type OutputEnd,
   OutputReader,
   type OutputReaderOptions,
   type ReaderEvent,
   type ReadMessage,
-  readOutput,
+  readAnswer,
 } from './index.ts';
 
-const tools = [
+const tools: JsonValue[] = [
   {
     type: 'function',
     function: {
@@ -35,6 +37,7 @@ const tools = [
       },
     },
   },
+  { type: 'function', function: { name: 'g' } },
 ];
 
 function options(more: Partial<OutputReaderOptions> = {}): OutputReaderOptions {
@@ -43,7 +46,7 @@ function options(more: Partial<OutputReaderOptions> = {}): OutputReaderOptions {
 }
 
 function read(text: string, more: Partial<OutputReaderOptions> = {}): ReadMessage {
-  return readOutput(text, options(more));
+  return readAnswer(text, options(more));
 }
 
 function call(name: string, ...parameters: (readonly [string, string])[]): string {
@@ -56,10 +59,14 @@ function calls(text: string, more: Partial<OutputReaderOptions> = {}): [string, 
   return read(text, more).toolCalls.map((c) => [c.name, JSON.parse(c.arguments)]);
 }
 
-function streamed(chunks: readonly string[], more: Partial<OutputReaderOptions> = {}): ReaderEvent[] {
+function streamed(
+  chunks: readonly string[],
+  more: Partial<OutputReaderOptions> = {},
+  end: OutputEnd = 'ended',
+): ReaderEvent[] {
   const reader = new OutputReader(options(more));
   const events = chunks.flatMap((chunk) => reader.push(chunk));
-  return [...events, ...reader.finish().events];
+  return [...events, ...reader.finish(end).events];
 }
 
 describe('reasoning and content', () => {
@@ -92,13 +99,15 @@ describe('reasoning and content', () => {
 });
 
 describe('tool calls', () => {
-  it('come with the content in front of them, without what follows', () => {
+  it('come with the content in front of them and behind them', () => {
     const message = read(`Let me look. \n\n${call('f', ['s', 'x'])}\n${call('g')}\nDone!`);
-    expect(message.content).toBe('Let me look.');
+    expect(message.content).toBe('Let me look.\nDone!');
     expect(message.toolCalls).toEqual([
-      { id: 'call_0', name: 'f', arguments: '{"s": "x"}' },
-      { id: 'call_1', name: 'g', arguments: '{}' },
+      { name: 'f', arguments: '{"s": "x"}', complete: true },
+      { name: 'g', arguments: '{}', complete: true },
     ]);
+    expect(read(`${call('g')}\n\nDone!\n`).content).toBe('Done!');
+    expect(read(`a ${call('g')}b`).content).toBe('a\nb');
   });
 
   it.each([
@@ -112,9 +121,9 @@ describe('tool calls', () => {
       { s: '"\\\t\u0001😀\u2028' },
     ],
     [
-      'the last of repeated parameters',
+      'the first of repeated parameters',
       '<parameter=n>\n1\n</parameter><parameter=n>\n2\n</parameter>',
-      { n: 2 },
+      { n: 1 },
     ],
     ['an unknown parameter as text', '<parameter=zz>\n12\n</parameter>', { zz: '12' }],
     ['null as text for a plain string', '<parameter=s>\nnull\n</parameter>', { s: 'null' }],
@@ -164,7 +173,6 @@ describe('tool calls', () => {
     ['the closing wrapper', '<tool_call>\n<function=f>\n<parameter=s>\nx\n</parameter>\n</function>'],
     ['the closing function', '<tool_call>\n<function=f>\n<parameter=s>\nx\n</parameter>\n</tool_call>'],
     ['both at the end of output', '<tool_call>\n<function=f>\n<parameter=s>\nx\n</parameter>'],
-    ['every closing tag', '<tool_call>\n<function=f>\n<parameter=s>\nx'],
     [
       'the closing parameter before the function',
       '<tool_call>\n<function=f>\n<parameter=s>\nx\n</function>\n</tool_call>',
@@ -174,8 +182,7 @@ describe('tool calls', () => {
   ])('are read without %s', (_, text) => {
     expect(calls(text)).toEqual([['f', { s: 'x' }]]);
     const next = calls(`${text}\n${call('g')}`).map(([name]) => name);
-    // Without any closing tag the next call might as well be part of the value.
-    expect(next).toEqual(text.includes('</') ? ['f', 'g'] : ['f']);
+    expect(next).toEqual(['f', 'g']);
   });
 
   it('end a value at the next parameter when its closing tag is missing', () => {
@@ -193,7 +200,6 @@ describe('tool calls', () => {
     '<tool_call>\n<function=f>',
     'a </parameter>\n and </function>\n b',
     '<parameter=',
-    '</param',
   ])('take %j inside a value as text', (value) => {
     expect(calls(call('f', ['s', value], ['n', '1']))).toEqual([['f', { s: value, n: 1 }]]);
   });
@@ -241,12 +247,14 @@ describe('tool calls', () => {
     'use <tool_call> like this',
     '<tool_call>\n<function=bad name>\n</function>\n</tool_call>',
     '<function=>x</function>',
-    '<function="f">',
+    'see <function=f>',
+    'see "<tool_call>\n<function=f>\n</function>\n</tool_call>"',
+    '<tool_call>\n<function=unknown>\n<parameter=s>\nx\n</parameter>\n</function>\n</tool_call>',
+    '<tool_call>\n{"name": "unknown", "arguments": {}}\n</tool_call>',
     '<tool_call>\n{"nom": "f"}\n</tool_call>',
     '<tool_call>\n{"name": "f", "arguments": [1]}\n</tool_call>',
     '<tool_call>{"name": "a b"}</tool_call>',
     '<tool_call>{"name": "f',
-    '<tool_call>\n<function=f',
     `<function=${'n'.repeat(300)}>`,
     '</tool_call>',
     '<tool_call>',
@@ -254,22 +262,27 @@ describe('tool calls', () => {
     expect(read(text)).toEqual({ reasoning: '', content: text, toolCalls: [] });
     const after = read(`${call('g')}\n${text}`);
     expect(after.toolCalls).toHaveLength(1);
-    if (text !== '</tool_call>') expect(after.content).toBe(text.slice(text.indexOf('<')));
+    if (text !== '</tool_call>') expect(after.content).toBe(text);
     expect(read(`${text} ${call('g')}`).toolCalls).toHaveLength(1);
   });
 
+  it('need a whole name', () => {
+    for (const text of ['<tool_call>\n<function=f', '<tool_call>\n<function=', '<function=f'])
+      expect(read(text)).toEqual({ reasoning: '', content: text, toolCalls: [] });
+  });
+
   it('may follow what only looked like a call', () => {
-    const message = read(`${call('f')}<tool_call>a<function=g>`);
+    const message = read(`${call('f')}<tool_call>a\n${call('g')}`);
     expect(message.toolCalls.map(({ name }) => name)).toEqual(['f', 'g']);
     expect(message.content).toBe('<tool_call>a');
   });
 
   it('say what belongs to no parameter as content', () => {
     const message = read(
-      '<tool_call>\n<function=f>\nstray words\n<parameter=bad key>\n<parameter=n>\n1\n</parameter>\n</function>',
+      '<tool_call>\n<function=f>\nstray words\n<parameter=n>\n1\n</parameter>\n</function>',
     );
     expect(message.toolCalls[0]?.arguments).toBe('{"n": 1}');
-    expect(message.content).toBe('stray words\n<parameter=bad key>');
+    expect(message.content).toBe('stray words');
   });
 
   it('are content when tools are off', () => {
@@ -299,9 +312,9 @@ describe('the stream', () => {
     ]);
     expect(reader.push('2\n</parameter>\n</function>\n</tool_call>')).toEqual([
       { type: 'tool-args', index: 0, fragment: '42}' },
-      { type: 'tool-end', index: 0 },
+      { type: 'tool-end', index: 0, complete: true },
     ]);
-    expect(reader.finish()).toEqual({ events: [], calledTools: true });
+    expect(reader.finish('ended')).toEqual({ events: [], calledTools: true });
   });
 
   it('holds back only what may become a tag', () => {
@@ -311,7 +324,7 @@ describe('the stream', () => {
     expect(reader.push('</think')).toEqual([]);
     expect(reader.push('>')).toEqual([]);
     expect(reader.push('\n\nc')).toEqual([{ type: 'content', text: 'c' }]);
-    expect(reader.finish()).toEqual({ events: [], calledTools: false });
+    expect(reader.finish('ended')).toEqual({ events: [], calledTools: false });
   });
 
   it('reads a megabyte in small chunks without slowing down', () => {
@@ -371,6 +384,12 @@ const piece = fc.constantFrom(
   '<parameter=maybe>',
   '<parameter=zz>',
   '<parameter=bad key>',
+  '<parameter="t">',
+  '<parameter=t\n',
+  '</parameter1>',
+  '\n```\n',
+  '`',
+  '\r\n',
   '</parameter>',
   '\n</parameter>\n',
   '<tool_call>{"name": "f", "arguments": {"s": "',
@@ -380,6 +399,7 @@ const piece = fc.constantFrom(
   "{'k': True}",
   '{"k": 1.0}',
 );
+const outputEnd = fc.constantFrom<OutputEnd>('ended', 'cut');
 const modelText = fc.array(piece, { maxLength: 25 }).map((pieces) => pieces.join(''));
 
 function chunked(text: string, cuts: readonly number[]): string[] {
@@ -396,10 +416,11 @@ describe('invariants', () => {
         modelText,
         fc.boolean(),
         fc.array(fc.nat(400), { maxLength: 12 }),
-        (text, opensThinking, cuts) => {
-          const whole = collectEvents(streamed([text], { opensThinking }));
-          expect(collectEvents(streamed(chunked(text, cuts), { opensThinking }))).toEqual(whole);
-          expect(collectEvents(streamed(text.split(''), { opensThinking }))).toEqual(whole);
+        outputEnd,
+        (text, opensThinking, cuts, end) => {
+          const whole = readAnswer(text, { ...options({ opensThinking }), ended: end === 'ended' });
+          expect(collectEvents(streamed(chunked(text, cuts), { opensThinking }, end))).toEqual(whole);
+          expect(collectEvents(streamed(text.split(''), { opensThinking }, end))).toEqual(whole);
         },
       ),
       { numRuns: 4000 },
@@ -408,8 +429,8 @@ describe('invariants', () => {
 
   it('fragments join to a JSON object, and starts, fragments and ends come in order', () => {
     fc.assert(
-      fc.property(modelText, fc.boolean(), (text, opensThinking) => {
-        const events = streamed(text.split(''), { opensThinking });
+      fc.property(modelText, fc.boolean(), outputEnd, (text, opensThinking, end) => {
+        const events = streamed(text.split(''), { opensThinking }, end);
         const open: string[] = [];
         const done: number[] = [];
         for (const event of events) {
@@ -420,7 +441,9 @@ describe('invariants', () => {
           } else if (event.type === 'tool-args') open[event.index] += event.fragment;
           else if (event.type === 'tool-end') {
             done.push(event.index);
-            expect(JSON.parse(open[event.index] ?? '')).toBeTypeOf('object');
+            const text = open[event.index] ?? '';
+            if (event.complete) expect(JSON.parse(text)).toBeTypeOf('object');
+            else expect(() => JSON.parse(text)).toThrow();
           }
         }
         expect(done).toEqual(open.map((_, i) => i));
@@ -433,10 +456,30 @@ describe('invariants', () => {
     fc.assert(
       fc.property(modelText, (text) => {
         const message = read(text);
-        if (message.toolCalls.length > 0 || message.reasoning !== '' || text.includes('<think>')) return;
+        if (message.toolCalls.length > 0 || message.reasoning !== '' || /<\/?think/.test(text)) return;
         expect(message.content).toBe(text);
       }),
       { numRuns: 2000 },
+    );
+  });
+
+  it('no word is lost, wherever the output ends', () => {
+    let made = 0;
+    const word = fc.nat().map(() => `w${made++}z`);
+    const part = fc.oneof({ weight: 2, arbitrary: word }, { weight: 3, arbitrary: piece });
+    const output = fc.array(part, { maxLength: 20 }).map((parts) => parts.join(''));
+    fc.assert(
+      fc.property(output, fc.boolean(), outputEnd, (text, opensThinking, end) => {
+        for (let length = 0; length <= text.length; length += 3) {
+          const prefix = text.slice(0, length);
+          const message = readAnswer(prefix, { ...options({ opensThinking }), ended: end === 'ended' });
+          const told = [message.reasoning, message.content, ...message.toolCalls.map((c) => c.arguments)];
+          // A word in a tag is part of its name or of what stands around it.
+          const free = prefix.replaceAll(/<[^<>\n]*>?/g, ' ');
+          for (const [found] of free.matchAll(/w\d+z/g)) expect(told.join(' ')).toContain(found);
+        }
+      }),
+      { numRuns: 1000 },
     );
   });
 

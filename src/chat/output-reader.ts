@@ -2,24 +2,29 @@
  * Reads what a model writes: reasoning, content and tool calls of the Qwen XML dialect (and Hermes JSON), as a stream.
  * A call is announced as soon as its name is known; string arguments flow while they are written.
  *
- * Invariants: the messages made from the events do not depend on how the text was cut into chunks; the fragments of a
- * call join to a JSON object; what cannot be read as a call stays content. Ordinary text behind the last call is
- * dropped, as the format forbids it. A parameter that is written twice appears twice in the fragments: whoever parses
- * JSON takes the last, which is the rule for it.
+ * Invariants: the message made from the events does not depend on how the text was cut into chunks; the fragments of a
+ * complete call join to a JSON object and those of any other stay open; only tools of the request are called; what can
+ * not be read as a call stays text where it stands.
  */
 import { randomUUID } from 'node:crypto';
 import { CallBuilder, type ReaderEvent } from './call-builder.ts';
 import {
+  type CallOpening,
   type CallStart,
   callStart,
+  closingTag,
   cutOff,
   type Ending,
-  findValueEnd,
-  JsonExtent,
+  isTagPiece,
+  parameterTag,
   skipBlank,
-  tagName,
-} from './call-syntax.ts';
+} from './call-tags.ts';
+import { JsonExtent } from './json-extent.ts';
 import type { JsonValue } from './json-value.ts';
+import { LineTracker } from './line-tracker.ts';
+import { longestQuotation, quotationEnd, thinkCloses } from './quotation.ts';
+import { Speech, type SpeechType } from './speech.ts';
+import { ValueReader } from './value-reader.ts';
 import { parseLoose, readJsonCall, ToolTypes } from './value-type.ts';
 
 export interface OutputReaderOptions {
@@ -27,51 +32,52 @@ export interface OutputReaderOptions {
   readonly opensThinking: boolean;
   /** 'text': calls are content. Default 'parse'. */
   readonly toolCalls?: 'parse' | 'text';
-  /** The tools of the request; their schemas say how argument text becomes JSON. */
+  /** The tools of the request: only they are called, and their schemas say how argument text becomes JSON. */
   readonly tools?: readonly JsonValue[] | null | undefined;
   /** Makes the id of a call. */
   readonly newId?: () => string;
 }
 
-type State = 'thinking' | 'content' | 'json' | 'body' | 'value';
+/** Why no more text comes: the model ended its answer, or something cut it (a limit, a stop string, the client). */
+export type OutputEnd = 'ended' | 'cut';
+
+type State = 'thinking' | 'content' | 'quoted' | 'json' | 'body' | 'value' | 'behind';
 
 const mostOpenEnds = 8;
-const thinkCloses = ['</think>', '</thinking>'] as const;
-const bodyTags = ['<parameter=', '</function>', '</tool_call>', '</parameter>', '<tool_call>', '<function='];
-/** Tags that close something inside a call and need no look behind them. */
-const bodyCloses = ['</function>', '</tool_call>', '</parameter>'] as const;
 
 export class OutputReader {
   readonly #parsesCalls: boolean;
   readonly #types: ToolTypes;
   readonly #newId: () => string;
+  readonly #lines = new LineTracker();
   #state: State;
   #ending: Ending = 'open';
+  #end: OutputEnd = 'ended';
   #text = '';
-  #events: ReaderEvent[] = [];
+  readonly #events: ReaderEvent[] = [];
+  readonly #speech = new Speech(this.#events);
   #callCount = 0;
-  /** Blanks at the end of what was said: said with what follows, dropped before a call. */
-  #blanks = '';
-  #spoke = false;
+  #cutCalls = 0;
   /** A think block was open: no other may begin. */
   #sawThinking: boolean;
-  /** Empty lines between a think block and the content are layout. */
-  #skipsLines = false;
-  /** Text behind a call is dropped until something turns out not to be a call. */
-  #drops = false;
-  /** Where the search for a tag or a value's end goes on. */
+  /** Where the search for a tag goes on. */
   #from = 0;
   #call: CallBuilder | null = null;
+  #value: ValueReader | null = null;
   #junk = '';
+  /** Something in the call that looked like a tag was not understood. */
+  #broken = false;
   /** Calls as JSON that the end of the output left open; each costs a pass over the rest, so they are limited. */
   #openEnds = 0;
   #json: { readonly extent: JsonExtent; readonly lead: string } | null = null;
+  /** What a call that is held back stands in. */
+  #quotedIn: 'thinking' | 'fence' = 'thinking';
 
   constructor(options: OutputReaderOptions) {
     this.#state = options.opensThinking ? 'thinking' : 'content';
     this.#sawThinking = options.opensThinking;
-    this.#parsesCalls = options.toolCalls !== 'text';
     this.#types = new ToolTypes(options.tools ?? []);
+    this.#parsesCalls = options.toolCalls !== 'text' && this.#types.size > 0;
     this.#newId = options.newId ?? (() => `call_${randomUUID().replaceAll('-', '')}`);
   }
 
@@ -85,13 +91,13 @@ export class OutputReader {
     return this.#run();
   }
 
-  /** The text is over: the rest of the events, and whether there was a call. */
-  finish(): { readonly events: ReaderEvent[]; readonly calledTools: boolean } {
+  /** The text is over: the rest of the events, and whether there were calls, all of them complete. */
+  finish(end: OutputEnd): { readonly events: ReaderEvent[]; readonly calledTools: boolean } {
     this.#ending = 'ended';
+    this.#end = end;
     this.#run();
-    if (this.#state === 'content' && this.#callCount === 0) this.#add('content', this.#takeBlanks());
-    const events = this.#take();
-    return { events, calledTools: this.#callCount > 0 };
+    if (this.#state === 'content') this.#speech.finish();
+    return { events: this.#take(), calledTools: this.#callCount > 0 && this.#cutCalls === 0 };
   }
 
   #run(): ReaderEvent[] {
@@ -112,12 +118,16 @@ export class OutputReader {
         return this.#think();
       case 'content':
         return this.#speak();
+      case 'quoted':
+        return this.#holdQuote();
       case 'json':
         return this.#readJson();
       case 'body':
         return this.#readBody();
       case 'value':
         return this.#readValue();
+      case 'behind':
+        return this.#readBehind();
     }
   }
 
@@ -127,54 +137,58 @@ export class OutputReader {
     const close = thinkCloses.find((tag) => this.#text.startsWith(tag, at));
     if (close !== undefined) {
       this.#endThinking(at);
-      return this.#enter('content', at + close.length);
+      this.#enter('content', at + close.length);
+      this.#lines.restart();
+      return true;
     }
     // A function without its wrapper is no reason to end thinking.
-    const start = this.#text.startsWith('<function=', at) ? 'no' : this.#callStart(at);
-    if (start === 'wait' || cutOff(this.#text, at, ['</thinking>', '<think>'], this.#ending)) {
+    const start = this.#text.startsWith('<tool_c', at) ? this.#callStart(at) : 'no';
+    if (start === 'wait' || cutOff(this.#text, at, ['</thinking>', '<think>', '<tool_c'], this.#ending)) {
       return this.#saySafe('reasoning', at);
     }
-    if (start !== 'no') {
-      this.#endThinking(at);
-      return this.#startCall(start, at);
+    if (typeof start !== 'string') {
+      if (start.kind !== 'quoted') return this.#holdBack('thinking', at);
+      this.#from = start.end;
+      return true;
     }
     const repeatsOpening =
-      !this.#spoke && skipBlank(this.#text, 0) === at && this.#text.startsWith('<think>', at);
+      !this.#speech.spoke && skipBlank(this.#text, 0) === at && this.#text.startsWith('<think>', at);
     if (repeatsOpening) return this.#enter('thinking', at + '<think>'.length);
     this.#from = at + 1;
     return true;
   }
 
   #endThinking(at: number): void {
-    this.#say('reasoning', this.#text.slice(0, at));
-    this.#blanks = '';
-    this.#spoke = false;
-    this.#skipsLines = true;
+    this.#speech.say('reasoning', this.#text.slice(0, at));
+    this.#speech.endThinking();
   }
 
   #speak(): boolean {
     const at = this.#text.indexOf('<', this.#from);
     if (at < 0) return this.#saySafe('content', this.#text.length);
     const start = this.#callStart(at);
-    const mayThink = !this.#sawThinking && !this.#spoke && skipBlank(this.#text, 0) === at;
-    if (start === 'wait' || (mayThink && cutOff(this.#text, at, ['<think>'], this.#ending))) {
-      return this.#saySafe('content', at);
+    const mayThink = !this.#sawThinking && !this.#speech.spoke && skipBlank(this.#text, 0) === at;
+    const mayBe = mayThink ? ['<think>', ...thinkCloses] : thinkCloses;
+    if (start === 'wait' || cutOff(this.#text, at, mayBe, this.#ending)) return this.#saySafe('content', at);
+    if (typeof start !== 'string' && start.kind === 'quoted') {
+      this.#from = start.end;
+      return true;
     }
     if (start !== 'no') {
-      this.#say('content', this.#text.slice(0, at));
+      if (this.#lines.fence !== null) return this.#holdBack('fence', at);
+      this.#speech.say('content', this.#text.slice(0, at));
       return this.#startCall(start, at);
     }
     if (mayThink && this.#text.startsWith('<think>', at)) {
       this.#sawThinking = true;
-      this.#blanks = '';
+      this.#speech.dropBlanks();
       return this.#enter('thinking', at + '<think>'.length);
     }
-    const looksLikeCall = /^<(?:tool_call>|function=)/.test(this.#text.slice(at, at + '<tool_call>'.length));
-    if (this.#drops && looksLikeCall) {
-      // What could not be read as a call is content, and so is what follows it.
-      this.#cut(at);
-      this.#drops = false;
-      return true;
+    const stray = thinkCloses.find((tag) => this.#text.startsWith(tag, at));
+    if (stray !== undefined && this.#lines.startsLine && this.#lines.fence === null) {
+      this.#speech.say('content', this.#text.slice(0, at));
+      if (!this.#speech.spoke) this.#speech.endThinking();
+      return this.#enter('content', at + stray.length);
     }
     this.#from = at + 1;
     return true;
@@ -182,38 +196,52 @@ export class OutputReader {
 
   #callStart(at: number): CallStart {
     if (!this.#parsesCalls) return 'no';
-    const start = callStart(this.#text, at, this.#ending);
+    this.#lines.to(this.#text, at);
+    const { startsLine, before } = this.#lines;
+    const isTool = (name: string): boolean => this.#types.has(name);
+    const start = callStart(this.#text, at, { ending: this.#ending, startsLine, before, isTool });
     const hopeless = typeof start !== 'string' && start.kind === 'json' && this.#openEnds >= mostOpenEnds;
     return hopeless ? 'no' : start;
   }
 
   /** Says the text before `to`, which holds no tag, and waits. */
-  #saySafe(type: 'reasoning' | 'content', to: number): false {
-    this.#say(type, this.#text.slice(0, to));
+  #saySafe(type: SpeechType, to: number): false {
+    this.#speech.say(type, this.#text.slice(0, to));
     this.#cut(to);
     return false;
   }
 
-  #say(type: 'reasoning' | 'content', text: string): void {
-    if (type === 'content' && this.#drops) return;
-    const end = text.trimEnd().length;
-    if (end === 0) {
-      this.#blanks += text;
-      return;
-    }
-    const said = this.#takeBlanks() + text.slice(0, end);
-    this.#add(type, this.#spoke || type === 'content' ? said : said.trimStart());
-    this.#spoke = true;
-    this.#blanks = text.slice(end);
+  /** In thinking and in a code fence a call is a quotation, unless the output ends with it. */
+  #holdBack(where: 'thinking' | 'fence', at: number): boolean {
+    this.#speech.say(where === 'thinking' ? 'reasoning' : 'content', this.#text.slice(0, at));
+    this.#quotedIn = where;
+    return this.#enter('quoted', at);
   }
 
-  #takeBlanks(): string {
-    const blanks = this.#blanks;
-    this.#blanks = '';
-    return blanks;
+  #holdQuote(): boolean {
+    const shown = this.#text.slice(0, longestQuotation);
+    const ended = this.#ending === 'ended' && shown.length === this.#text.length;
+    const fence = this.#quotedIn === 'fence' ? this.#lines.fence : null;
+    const close = quotationEnd(shown, this.#from, { fence, ended });
+    if (close >= 0) return this.#sayQuote(close);
+    const lastLine = shown.lastIndexOf('\n');
+    if (shown.length < this.#text.length) return this.#sayQuote(lastLine > 0 ? lastLine : shown.length);
+    this.#from = Math.max(0, lastLine);
+    if (this.#ending === 'open') return false;
+    if (this.#end === 'cut') return this.#sayQuote(shown.length);
+    if (this.#quotedIn === 'thinking') this.#endThinking(0);
+    this.#lines.restart();
+    return this.#startCall(this.#callStart(0) as CallOpening, 0);
   }
 
-  #startCall(start: Exclude<CallStart, string>, at: number): boolean {
+  #sayQuote(to: number): boolean {
+    const type = this.#quotedIn === 'thinking' ? 'reasoning' : 'content';
+    this.#lines.to(this.#text, to);
+    this.#speech.say(type, this.#text.slice(0, to));
+    return this.#enter(this.#quotedIn === 'thinking' ? 'thinking' : 'content', to);
+  }
+
+  #startCall(start: CallOpening, at: number): boolean {
     this.#sawThinking = true;
     if (start.kind === 'function') {
       this.#openCall(start.name);
@@ -224,7 +252,7 @@ export class OutputReader {
   }
 
   #openCall(name: string): void {
-    this.#blanks = '';
+    this.#speech.dropBlanks();
     this.#call = new CallBuilder({
       index: this.#callCount++,
       id: this.#newId(),
@@ -233,39 +261,45 @@ export class OutputReader {
       events: this.#events,
     });
     this.#junk = '';
+    this.#broken = false;
   }
 
-  #closeCall(consumed: number): boolean {
+  #closeCall(consumed: number, complete: boolean): boolean {
     this.#settleJunk();
-    this.#call?.close();
+    const whole = complete && !this.#broken;
+    if (!whole) this.#cutCalls++;
+    this.#call?.close(whole);
     this.#call = null;
-    this.#drops = true;
-    return this.#enter('content', consumed);
+    return this.#enter('behind', consumed);
   }
 
   /** Text inside a call that belongs to no parameter: arguments written as JSON, or else content. */
   #settleJunk(): void {
     const junk = this.#junk.trim();
     this.#junk = '';
-    if (junk !== '' && !this.#call?.takeJson(parseLoose(junk))) this.#add('content', junk);
+    if (junk === '' || this.#call?.takeJson(parseLoose(junk))) return;
+    if (junk.startsWith('<')) this.#broken = true;
+    this.#speech.sayApart(junk);
   }
 
   #readBody(): boolean {
     const at = this.#junk === '' ? skipBlank(this.#text, 0) : 0;
     this.#cut(at);
     const text = this.#text;
-    if (text === '') return this.#ending === 'ended' && this.#closeCall(0);
-    if (cutOff(text, 0, bodyTags, this.#ending)) return false;
-    const close = bodyCloses.find((tag) => text.startsWith(tag));
-    if (close === '</parameter>') return this.#enter('body', close.length);
-    if (close !== undefined) return this.#closeCall(close.length);
-    const parameter = tagName(text, 0, '<parameter=', this.#ending);
-    const next = parameter === 'no' ? callStart(text, 0, this.#ending) : 'no';
+    const call = this.#call as CallBuilder;
+    if (text === '') return this.#ending === 'ended' && this.#endInBody();
+    const close = closingTag(text, 0, this.#ending);
+    if (close === 'wait') return false;
+    if (close !== 'no' && (close.closes === 'parameter' || close.closes === 'think'))
+      return this.#enter('body', close.end);
+    if (close !== 'no') return this.#closeCall(close.end, true);
+    const parameter = parameterTag(text, 0, this.#ending, (key) => call.isDeclared(key));
+    const next = parameter === 'no' ? this.#nextCall() : 'no';
     if (parameter === 'wait' || next === 'wait') return false;
-    if (next !== 'no') return this.#closeCall(0);
+    if (next !== 'no') return this.#closeCall(0, true);
     if (parameter !== 'no') {
       this.#settleJunk();
-      this.#call?.startValue(parameter.name);
+      this.#value = new ValueReader(call, parameter.name, (text) => this.#speech.sayApart(text));
       return this.#enter('value', parameter.end);
     }
     const end = text.indexOf('<', 1);
@@ -274,24 +308,41 @@ export class OutputReader {
     return true;
   }
 
+  /** Inside a call the next one is known wherever it stands. */
+  #nextCall(): CallStart {
+    const isTool = (name: string): boolean => this.#types.has(name);
+    return callStart(this.#text, 0, { ending: this.#ending, startsLine: true, before: '\n', isTool });
+  }
+
+  /** A model that ends its answer behind a parameter has forgotten the closing tags; before one it has not called. */
+  #endInBody(): boolean {
+    if (isTagPiece(this.#junk.trim())) this.#junk = '';
+    this.#settleJunk();
+    return this.#closeCall(0, this.#end === 'ended' && this.#call?.hasArguments === true);
+  }
+
   #readValue(): boolean {
-    const call = this.#call as CallBuilder;
-    if (this.#text === '' && this.#ending === 'open') return false;
-    if (call.takesLeadingNewline() && this.#text.startsWith('\n')) this.#cut(1);
-    const found = findValueEnd(this.#text, this.#from, {
-      ending: this.#ending,
-      isNext: (key) => call.mayFollow(key),
-    });
-    if (found.kind === 'end' || this.#ending === 'ended') {
-      const { end, resume } =
-        found.kind === 'end' ? found : { end: this.#text.length, resume: this.#text.length };
-      call.endValue(this.#text.slice(0, end));
-      return this.#enter('body', resume);
-    }
-    const taken = call.streamValue(this.#text.slice(0, found.safe));
+    const value = this.#value as ValueReader;
+    const { taken, ended } = value.read(this.#text, this.#ending);
+    if (ended) return this.#enter('body', taken);
     this.#cut(taken);
-    this.#from = found.safe - taken;
-    return false;
+    if (this.#ending === 'open') return false;
+    value.cutOff(this.#text);
+    return this.#closeCall(this.#text.length, false);
+  }
+
+  /** Behind a call: closing tags that are left over go, whatever else follows is content. */
+  #readBehind(): boolean {
+    const at = skipBlank(this.#text, 0);
+    if (at >= this.#text.length && this.#ending === 'open') return false;
+    const close = closingTag(this.#text, at, this.#ending);
+    if (close === 'wait') return false;
+    if (close !== 'no') return this.#enter('behind', close.end);
+    const isLast = this.#ending === 'ended' && this.#text.startsWith('</', at);
+    if (isLast && isTagPiece(this.#text.slice(at))) return this.#enter('behind', this.#text.length);
+    this.#speech.endCall(at === 0 && this.#text !== '');
+    this.#lines.restart();
+    return this.#enter('content', 0);
   }
 
   #readJson(): boolean {
@@ -305,17 +356,16 @@ export class OutputReader {
     // Models forget closing brackets more often than anything else.
     const repaired = this.#text.slice(0, found.end) + '}'.repeat(found.depth);
     const call = readJsonCall(repaired);
-    if (call === null) return this.#refuseJson(lead, found.end);
+    if (call === null || !this.#types.has(call.name)) return this.#refuseJson(lead, found.end);
     this.#json = null;
     this.#openCall(call.name);
-    this.#call?.takeText(call.args);
-    return this.#closeCall(found.end);
+    this.#call?.takeJson(call.args);
+    return this.#closeCall(found.end, true);
   }
 
   #refuseJson(lead: string, end: number): boolean {
     this.#json = null;
-    this.#drops = false;
-    this.#say('content', lead + this.#text.slice(0, end));
+    this.#speech.say('content', lead + this.#text.slice(0, end));
     return this.#enter('content', end);
   }
 
@@ -326,17 +376,10 @@ export class OutputReader {
   }
 
   #cut(consumed: number): void {
+    if (this.#call === null) this.#lines.to(this.#text, consumed);
+    this.#lines.cut(consumed);
     if (consumed > 0) this.#text = this.#text.slice(consumed);
     this.#from = 0;
-  }
-
-  #add(type: 'reasoning' | 'content', whole: string): void {
-    const skips = type === 'content' && this.#skipsLines && !this.#spoke;
-    const text = skips ? whole.replace(/^[\r\n]+/, '') : whole;
-    if (text === '') return;
-    const last = this.#events.at(-1);
-    if (last?.type === type) this.#events[this.#events.length - 1] = { type, text: last.text + text };
-    else this.#events.push({ type, text });
   }
 
   #take(): ReaderEvent[] {

@@ -7,6 +7,7 @@
  */
 import { pythonNumber, stringifyPython } from './json-stringify.ts';
 import { isJsonObject, JsonNumber, type JsonObject, type JsonValue, orderedKeys } from './json-value.ts';
+import { OutputReader, type OutputReaderOptions } from './output-reader.ts';
 import { PromptBuilder } from './prompt-builder.ts';
 import { strip, stripNewlinesLeft, stripNewlinesRight } from './python-text.ts';
 import type { ChatMessage, ChatTemplate, RenderedPrompt, RenderInput, ToolCall } from './types.ts';
@@ -62,6 +63,10 @@ export class QwenTemplate implements ChatTemplate {
 
   render(input: RenderInput): RenderedPrompt {
     return new Rendering(this.#dialect, input).run();
+  }
+
+  openReader(options: OutputReaderOptions): OutputReader {
+    return new OutputReader(options);
   }
 }
 

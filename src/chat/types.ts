@@ -5,6 +5,7 @@
 import type { TextSegment } from '../tokenizer/index.ts';
 import { UserError } from '../util/index.ts';
 import type { JsonObject, JsonValue } from './json-value.ts';
+import type { OutputReader, OutputReaderOptions } from './output-reader.ts';
 
 export interface ToolCall {
   readonly id?: string;
@@ -60,6 +61,8 @@ export interface ChatTemplate {
   readonly renderer: 'own' | 'jinja';
   /** Throws TemplateError where the template would. */
   render(input: RenderInput): RenderedPrompt;
+  /** Reads what a model writes in the format that `render` taught it. */
+  openReader(options: OutputReaderOptions): OutputReader;
 }
 
 /** The template cannot render these messages. */

@@ -1,6 +1,6 @@
 /** What a schema makes of the text of a parameter. */
 import { describe, expect, it } from 'vitest';
-import { type JsonObject, type JsonValue, readOutput } from './index.ts';
+import { type JsonObject, type JsonValue, readAnswer } from './index.ts';
 
 function argumentOf(schema: JsonValue, text: string, more: JsonObject = {}): unknown {
   const parameters = { type: 'object', properties: { x: schema }, ...more };
@@ -9,7 +9,7 @@ function argumentOf(schema: JsonValue, text: string, more: JsonObject = {}): unk
     opensThinking: false,
     tools: [{ type: 'function', function: { name: 'f', parameters } }],
   };
-  return JSON.parse(readOutput(output, options).toolCalls[0]?.arguments ?? '').x;
+  return JSON.parse(readAnswer(output, options).toolCalls[0]?.arguments ?? '').x;
 }
 
 const text = { type: 'string' };

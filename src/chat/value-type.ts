@@ -23,15 +23,33 @@ export class ToolTypes {
     }
   }
 
+  get size(): number {
+    return this.#tools.size;
+  }
+
+  /** The tool is among those of the request. */
+  has(tool: string): boolean {
+    return this.#tools.has(tool);
+  }
+
   /** False only where the tool lists its parameters and this is none of them. */
   mayHave(tool: string, key: string): boolean {
+    return this.#namesOf(tool)?.has(key) ?? true;
+  }
+
+  /** The tool lists this parameter. */
+  declares(tool: string, key: string): boolean {
+    return this.#namesOf(tool)?.has(key) ?? false;
+  }
+
+  #namesOf(tool: string): ReadonlySet<string> | null {
     let names = this.#names.get(tool);
     if (names === undefined) {
       const parameters = this.#tools.get(tool);
       names = parameters === undefined ? null : propertyNames(parameters);
       this.#names.set(tool, names);
     }
-    return names === null || names.has(key);
+    return names;
   }
 
   type(tool: string, key: string): ValueType {
@@ -137,17 +155,11 @@ export function parseLoose(text: string): JsonValue | undefined {
 }
 
 /** The name and arguments in a call that is written as JSON, or null when it is none. */
-export function readJsonCall(text: string): { readonly name: string; readonly args: string } | null {
+export function readJsonCall(text: string): { readonly name: string; readonly args: JsonObject } | null {
   const value = parseLoose(text);
   const call = isJsonObject(value) && isJsonObject(value.function) ? value.function : value;
-  if (!isJsonObject(call) || typeof call.name !== 'string' || !isCallName(call.name)) return null;
+  if (!isJsonObject(call) || typeof call.name !== 'string') return null;
   const given = call.arguments ?? call.parameters ?? {};
   const args = typeof given === 'string' ? parseLoose(given) : given;
-  return isJsonObject(args) && !(args instanceof JsonNumber)
-    ? { name: call.name, args: stringifySpaced(args) }
-    : null;
-}
-
-export function isCallName(name: string): boolean {
-  return name !== '' && !/[\s<>{}"']/.test(name);
+  return isJsonObject(args) ? { name: call.name, args } : null;
 }

@@ -2,7 +2,7 @@
  * What the tokens of one answer say: bytes to text, text up to a stop string, text to reasoning, content and tool calls.
  * Once the text has ended, by a stop string or after the only tool call that is wanted, nothing more comes out.
  */
-import { OutputReader, type OutputReaderOptions, type ReaderEvent } from '../chat/index.ts';
+import type { OutputEnd, OutputReader, ReaderEvent } from '../chat/index.ts';
 import { StreamDecoder, type Tokenizer } from '../tokenizer/index.ts';
 import { StopStrings } from './stop-strings.ts';
 import type { Delta } from './types.ts';
@@ -11,7 +11,7 @@ export interface AnswerTextOptions {
   readonly tokenizer: Tokenizer;
   readonly stop: readonly string[];
   /** null = all is content, as in raw completions. */
-  readonly reader: OutputReaderOptions | null;
+  readonly reader: OutputReader | null;
   /** The text ends after its first tool call. */
   readonly oneCall: boolean;
 }
@@ -27,7 +27,7 @@ export class AnswerText {
   constructor(options: AnswerTextOptions) {
     this.#decoder = new StreamDecoder(options.tokenizer);
     this.#stops = new StopStrings(options.stop);
-    this.#reader = options.reader === null ? null : new OutputReader(options.reader);
+    this.#reader = options.reader;
     this.#oneCall = options.oneCall;
   }
 
@@ -42,13 +42,13 @@ export class AnswerText {
     return this.#read(text);
   }
 
-  /** No more tokens: what was held back. */
-  finish(): { readonly deltas: Delta[]; readonly calledTools: boolean } {
+  /** No more tokens, because the model ended its answer or something cut it: what was held back. */
+  finish(end: OutputEnd): { readonly deltas: Delta[]; readonly calledTools: boolean } {
     const rest = this.#ended ? '' : this.#stops.flush() + this.#decoder.flush();
     const deltas = this.#read(rest);
     // A call that began behind the only one that is wanted was never announced.
     if (this.#endedByCall || this.#reader === null) return { deltas, calledTools: this.#endedByCall };
-    const { events, calledTools } = this.#reader.finish();
+    const { events, calledTools } = this.#reader.finish(this.#ended ? 'cut' : end);
     deltas.push(...this.#deltas(events));
     return { deltas, calledTools };
   }
@@ -60,12 +60,12 @@ export class AnswerText {
   }
 
   #deltas(events: readonly ReaderEvent[]): Delta[] {
-    const callEnd = this.#oneCall ? events.findIndex((event) => event.type === 'tool-end') : -1;
+    const isEnd = (event: ReaderEvent): boolean => event.type === 'tool-end' && event.complete;
+    const callEnd = this.#oneCall ? events.findIndex(isEnd) : -1;
     if (callEnd >= 0) {
       this.#ended = true;
       this.#endedByCall = true;
     }
-    // The end of a call shows in what follows it.
-    return (callEnd < 0 ? events : events.slice(0, callEnd)).filter((event) => event.type !== 'tool-end');
+    return callEnd < 0 ? [...events] : events.slice(0, callEnd + 1);
   }
 }

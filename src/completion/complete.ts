@@ -43,11 +43,11 @@ export class Completion {
     const text = new AnswerText({
       tokenizer: this.tokenizer,
       stop: request.stop,
-      reader: {
+      reader: this.#parts.template.openReader({
         opensThinking: prompt.opensThinking,
-        toolCalls: request.toolChoice === 'auto' && request.tools !== null ? 'parse' : 'text',
+        toolCalls: request.toolChoice === 'auto' ? 'parse' : 'text',
         tools: request.tools,
-      },
+      }),
       oneCall: request.parallelToolCalls === false,
     });
     yield* this.#generate({ prompt, options: request, text, param: 'messages', signal });
@@ -121,7 +121,7 @@ export class Completion {
         }
         if (text.ended) ended.abort();
       } else {
-        const { deltas, calledTools } = text.finish();
+        const { deltas, calledTools } = text.finish(event.reason === 'stop' ? 'ended' : 'cut');
         yield* deltas;
         const usage = { promptTokens: prompt.ids.length, cachedTokens, completionTokens };
         const reason = text.ended ? 'stop' : event.reason;
@@ -164,11 +164,19 @@ function promptError(problem: string): UserError {
   return new UserError('invalid_request', `prompt ${problem}`, { param: 'prompt' });
 }
 
+export interface AnswerCall {
+  readonly id: string;
+  readonly name: string;
+  /** JSON text of an object where the call is complete, else the beginning of one. */
+  readonly arguments: string;
+  readonly complete: boolean;
+}
+
 /** A whole answer from its deltas, for callers that do not stream. */
 export interface Answer {
   readonly reasoning: string;
   readonly content: string;
-  readonly toolCalls: readonly { readonly id: string; readonly name: string; readonly arguments: string }[];
+  readonly toolCalls: readonly AnswerCall[];
   readonly logprobs: readonly TextLogprob[];
   /** null when the request was cancelled while it waited. */
   readonly start: Extract<Delta, { type: 'start' }> | null;
@@ -177,7 +185,7 @@ export interface Answer {
 
 export async function collectAnswer(deltas: AsyncIterable<Delta>): Promise<Answer> {
   const text = { reasoning: '', content: '' };
-  const calls: { id: string; name: string; arguments: string }[] = [];
+  const calls: { id: string; name: string; arguments: string; complete: boolean }[] = [];
   const logprobs: TextLogprob[] = [];
   let start: Answer['start'] = null;
   let finish: Answer['finish'] | null = null;
@@ -186,8 +194,9 @@ export async function collectAnswer(deltas: AsyncIterable<Delta>): Promise<Answe
     else if (delta.type === 'finish') finish = delta;
     else if (delta.type === 'logprobs') logprobs.push(...delta.tokens);
     else if (delta.type === 'tool-start')
-      calls[delta.index] = { id: delta.id, name: delta.name, arguments: '' };
+      calls[delta.index] = { id: delta.id, name: delta.name, arguments: '', complete: false };
     else if (delta.type === 'tool-args') present(calls[delta.index], 'call').arguments += delta.fragment;
+    else if (delta.type === 'tool-end') present(calls[delta.index], 'call').complete = delta.complete;
     else text[delta.type] += delta.text;
   }
   return {

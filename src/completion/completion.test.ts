@@ -91,10 +91,26 @@ describe('an answer', () => {
     expect(answer.finish.reason).toBe('tool_calls');
   });
 
-  it('says length when a call was cut off, and its arguments are JSON all the same', async () => {
-    const { answer } = await ask(() => ({ text: call('echo one two three four') }), { tools, maxTokens: 22 });
+  it('says length when a call was cut off, and leaves its arguments open', async () => {
+    const { answer } = await ask(() => ({ text: call('echo one two three four') }), { tools, maxTokens: 18 });
     expect(answer.finish.reason).toBe('length');
-    expect(JSON.parse(answer.toolCalls[0]?.arguments ?? '')).toHaveProperty('cmd');
+    expect(answer.toolCalls).toMatchObject([{ name: 'run', complete: false }]);
+    expect(answer.toolCalls[0]?.arguments).toMatch(/^\{"cmd": "echo one[^"]*$/);
+  });
+
+  it('says stop when a stop string cut a call, or the model ended it half-way', async () => {
+    for (const [text, stop] of [
+      [call('echo one two'), ['two']],
+      [call('echo one two').slice(0, -40), []],
+    ] as const) {
+      const { answer, deltas } = await ask(() => ({ text }), { tools, stop });
+      expect(answer.finish.reason).toBe('stop');
+      expect(answer.toolCalls).toMatchObject([{ name: 'run', complete: false }]);
+      expect(() => JSON.parse(answer.toolCalls[0]?.arguments ?? '')).toThrow();
+      expect(deltas.filter(({ type }) => type === 'tool-end')).toEqual([
+        { type: 'tool-end', index: 0, complete: false },
+      ]);
+    }
   });
 
   it('takes both calls, or ends after the first when one is wanted', async () => {

@@ -84,6 +84,7 @@ export type Delta =
   | { readonly type: 'reasoning' | 'content'; readonly text: string }
   | { readonly type: 'tool-start'; readonly index: number; readonly id: string; readonly name: string }
   | { readonly type: 'tool-args'; readonly index: number; readonly fragment: string }
+  | { readonly type: 'tool-end'; readonly index: number; readonly complete: boolean }
   | { readonly type: 'logprobs'; readonly tokens: readonly TextLogprob[] }
   | {
       readonly type: 'finish';
