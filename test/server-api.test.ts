@@ -203,14 +203,16 @@ describe('chat', () => {
     const { chat, log } = await serve(() => ({ text: 'x' }));
     await chat({
       frobnicate: 1,
-      guided_regex: 'a',
+      min_tokens: 0,
+      guided_json: null,
+      safety_settings: 'a',
       user: 'me',
       parallel_tool_calls: true,
       enable_thinking: false,
     });
     const lines = log.filter((line) => 'fields' in line);
     expect(lines).toHaveLength(1);
-    expect(lines[0]?.fields).toEqual(['frobnicate', 'guided_regex']);
+    expect(lines[0]?.fields).toEqual(['frobnicate', 'safety_settings']);
   });
 
   it('logs one line for an answer', async () => {

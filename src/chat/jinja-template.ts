@@ -3,6 +3,7 @@
  * it which text must not become a control token, and what JavaScript would lose of the JSON.
  */
 import { Template } from '@huggingface/jinja';
+import { conformed } from './history.ts';
 import { JinjaMarks } from './jinja-marks.ts';
 import type { JsonValue } from './json-value.ts';
 import { OutputReader, type OutputReaderOptions } from './output-reader.ts';
@@ -31,6 +32,16 @@ export class JinjaTemplate implements ChatTemplate {
   }
 
   render(input: RenderInput): RenderedPrompt {
+    if (input.anyHistory !== true) return this.#render(input);
+    try {
+      return this.#render(input);
+    } catch (error) {
+      if (!(error instanceof TemplateError)) throw error;
+      return this.#render({ ...input, messages: conformed(input.messages) });
+    }
+  }
+
+  #render(input: RenderInput): RenderedPrompt {
     const marks = new JinjaMarks(input, this.#options.controlTokens);
     const context: Record<string, unknown> = {
       ...this.#options.variables,

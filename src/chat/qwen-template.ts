@@ -5,6 +5,7 @@
  * Unlike an interpreter it knows which words are the template's own (trusted) and which came with the request, keeps
  * number lexemes, and marks where later prompts may part from this one.
  */
+import { holdsNoArguments } from './history.ts';
 import { pythonNumber, stringifyPython } from './json-stringify.ts';
 import { isJsonObject, JsonNumber, type JsonObject, type JsonValue, orderedKeys } from './json-value.ts';
 import { OutputReader, type OutputReaderOptions } from './output-reader.ts';
@@ -123,12 +124,13 @@ class Rendering {
       const text = textOf(this.#content(message, i));
       if (!(text.startsWith('<tool_response>') && text.endsWith('</tool_response>'))) return i;
     }
+    if (this.#input.anyHistory === true) return -1;
     throw new TemplateError('there is no user query: messages has no message of role "user"', 'messages');
   }
 
   #message(message: ChatMessage, i: number, lastQuery: number): void {
     if (message.role === 'system') {
-      if (i > 0) throw new TemplateError('a system message must be the first', `messages[${i}].role`);
+      if (i > 0) this.#lateSystem(message, i);
     } else if (message.role === 'user') {
       this.#out.trusted('<|im_start|>user\n');
       this.#emit(this.#content(message, i, this.#vision));
@@ -142,6 +144,15 @@ class Rendering {
         `messages[${i}].role`,
       );
     }
+  }
+
+  /** In its place, as a turn of its own: what stands before it keeps its pages. */
+  #lateSystem(message: ChatMessage, i: number): void {
+    if (this.#input.anyHistory !== true)
+      throw new TemplateError('a system message must be the first', `messages[${i}].role`);
+    this.#out.trusted('<|im_start|>system\n');
+    this.#emit(this.#content(message, i));
+    this.#endTurn();
   }
 
   #endTurn(): void {
@@ -200,6 +211,12 @@ class Rendering {
 
   #parameters(args: JsonValue | undefined, where: string): void {
     if (args === undefined || (this.#dialect.emptyArguments && isEmpty(args))) return;
+    if (!isJsonObject(args) && this.#input.anyHistory === true) {
+      if (holdsNoArguments(args)) return;
+      const text = typeof args === 'string' ? args : stringifyPython(args);
+      this.#out.untrusted(text).trusted('\n');
+      return;
+    }
     if (!isJsonObject(args)) {
       throw new TemplateError(`${where} is not an object: a JSON string must be parsed first`, where);
     }

@@ -35,6 +35,11 @@ export interface RenderInput {
   readonly addGenerationPrompt: boolean;
   readonly enableThinking?: boolean | undefined;
   readonly preserveThinking?: boolean | undefined;
+  /**
+   * Render what templates refuse and clients send all the same: system messages anywhere, none from the user, past
+   * arguments that are no object.
+   */
+  readonly anyHistory?: boolean | undefined;
   /** Further template variables, such as add_vision_id. */
   readonly extra?: JsonObject | undefined;
 }

@@ -1,5 +1,6 @@
 /** Values of command-line options: numbers with units, choices, and the flags that engines share. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { isJsonObject, type JsonObject, parseLossless } from '../chat/index.ts';
 import { defaultEngineOptions, type EngineOptions } from '../engine/index.ts';
 
 const units: Record<string, number> = { '': 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30, t: 2 ** 40 };
@@ -9,6 +10,17 @@ export function parseBytes(text: string): number {
   const match = /^(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?$/i.exec(text.trim());
   if (match === null) throw new InvalidArgumentError('expected a size such as 512M or 2G');
   return Math.floor(Number(match[1]) * (units[(match[2] ?? '').toLowerCase()] ?? 1));
+}
+
+/** The JSON text of an object. */
+export function parseObject(text: string): JsonObject {
+  try {
+    const value = parseLossless(text);
+    if (isJsonObject(value)) return value;
+  } catch {
+    // Said below.
+  }
+  throw new InvalidArgumentError(`expected the JSON of an object, such as '{"key": true}'`);
 }
 
 /** A whole number between two limits. */

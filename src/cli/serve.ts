@@ -1,6 +1,7 @@
 /** `copse serve`: a model behind the OpenAI API. */
 import type { Command } from 'commander';
 import { pino } from 'pino';
+import type { JsonObject } from '../chat/index.ts';
 import { openModel } from '../completion/index.ts';
 import { startServer } from '../server/index.ts';
 import { engineFolderOf, modelNameOf } from './model.ts';
@@ -10,6 +11,7 @@ import {
   engineOptionsOf,
   parseBytes,
   parseCount,
+  parseObject,
   reasoningOption,
   thinkingOf,
 } from './options.ts';
@@ -23,6 +25,9 @@ interface ServeFlags extends EngineFlags {
   readonly trustMessages?: boolean;
   readonly bodyLimit: number;
   readonly usageDetails?: boolean;
+  readonly strictContent?: boolean;
+  readonly preserveThinking?: boolean;
+  readonly templateKwargs?: JsonObject;
   readonly json?: boolean;
 }
 
@@ -39,6 +44,9 @@ export function addServe(program: Command): void {
     .option('--trust-messages', 'let text of messages produce control tokens, as the reference does')
     .option('--body-limit <size>', 'largest request body', parseBytes, 64 * 2 ** 20)
     .option('--usage-details', 'tell in usage.speculation what drafts did for an answer')
+    .option('--strict-content', 'refuse images and files in messages, instead of a placeholder text')
+    .option('--preserve-thinking', 'keep past thinking in the prompt when a request does not say')
+    .option('--template-kwargs <json>', 'template variables when a request does not give them', parseObject)
     .option('--json', 'log as JSON');
   addEngineFlags(command).action(serve);
 }
@@ -50,6 +58,8 @@ async function serve(model: string, flags: ServeFlags): Promise<void> {
     engine: engineOptionsOf(flags),
     enableThinking: thinkingOf(flags.reasoning),
     trustMessages: flags.trustMessages === true,
+    preserveThinking: flags.preserveThinking === true ? true : null,
+    templateKwargs: flags.templateKwargs ?? {},
   });
   const log = flags.json ? pino() : pino({ base: null, timestamp: pino.stdTimeFunctions.isoTime });
   const { info } = completion.engine;
@@ -62,6 +72,7 @@ async function serve(model: string, flags: ServeFlags): Promise<void> {
     apiKey: flags.apiKey ?? null,
     bodyLimitBytes: flags.bodyLimit,
     usageDetails: flags.usageDetails === true,
+    strictContent: flags.strictContent === true,
     log,
   }).catch(async (error: unknown) => {
     await completion.engine.close();

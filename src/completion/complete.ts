@@ -2,7 +2,7 @@
  * Where text meets the engine: messages become token ids with their message boundaries, token ids become reasoning, content
  * and tool calls. Control tokens come from the template alone, unless `trustMessages` restores what the reference does.
  */
-import { type ChatTemplate, withParsedArguments } from '../chat/index.ts';
+import { type ChatTemplate, type JsonObject, withOneSystem, withParsedArguments } from '../chat/index.ts';
 import type { Engine, GenerateRequest, TokenLogprob } from '../engine/index.ts';
 import type { Tokenizer } from '../tokenizer/index.ts';
 import { present, UserError } from '../util/index.ts';
@@ -18,6 +18,10 @@ export interface CompletionParts {
   /** Whether the model thinks when a request does not say; null = as the template does by itself. */
   readonly enableThinking: boolean | null;
   readonly trustMessages: boolean;
+  /** Whether past thinking stays in the prompt when a request does not say; null = as the template does. */
+  readonly preserveThinking?: boolean | null;
+  /** Template variables below those of the request. */
+  readonly templateKwargs?: JsonObject;
 }
 
 interface Prompt {
@@ -50,7 +54,8 @@ export class Completion {
       }),
       oneCall: request.parallelToolCalls === false,
     });
-    yield* this.#generate({ prompt, options: request, text, param: 'messages', signal });
+    const options = request.toolChoice === 'none' ? this.#withoutCalls(request) : request;
+    yield* this.#generate({ prompt, options, text, param: 'messages', signal });
   }
 
   /** Streams a continuation of raw text or ids; all of it is content. */
@@ -73,17 +78,18 @@ export class Completion {
   renderPrompt(
     request: Pick<
       ChatRequest,
-      'messages' | 'tools' | 'toolChoice' | 'enableThinking' | 'preserveThinking' | 'templateKwargs'
+      'messages' | 'tools' | 'enableThinking' | 'preserveThinking' | 'templateKwargs'
     >,
   ): Prompt {
     const { template, tokenizer, trustMessages } = this.#parts;
     const rendered = template.render({
-      messages: withParsedArguments(request.messages),
-      tools: request.toolChoice === 'none' ? null : request.tools,
+      messages: withOneSystem(withParsedArguments(request.messages)),
+      tools: request.tools,
+      anyHistory: true,
       addGenerationPrompt: true,
       enableThinking: request.enableThinking ?? this.#parts.enableThinking ?? undefined,
-      preserveThinking: request.preserveThinking ?? undefined,
-      extra: request.templateKwargs,
+      preserveThinking: request.preserveThinking ?? this.#parts.preserveThinking ?? undefined,
+      extra: { ...this.#parts.templateKwargs, ...request.templateKwargs },
     });
     const segments = trustMessages
       ? rendered.segments.map(({ text }) => ({ text, trusted: true }))
@@ -92,6 +98,14 @@ export class Completion {
     const { ids, counts } = tokenizer.encodeSegmentsAt(segments, marks);
     const boundaries = counts.filter((at, i) => at > 0 && at > (counts[i - 1] ?? 0));
     return { ids, boundaries, opensThinking: rendered.opensThinking };
+  }
+
+  /** The tools stay in the prompt, so that its pages are found again; the token that begins a call is ruled out. */
+  #withoutCalls(options: GenerationOptions): GenerationOptions {
+    const id = this.tokenizer.tokenId('<tool_call>');
+    if (id === null) return options;
+    const logitBias = new Map(options.sampling.logitBias).set(id, -100);
+    return { ...options, sampling: { ...options.sampling, logitBias } };
   }
 
   async *#generate(job: {
@@ -132,6 +146,11 @@ export class Completion {
   }
 
   #request(prompt: Prompt, options: GenerationOptions, param: string): GenerateRequest {
+    for (const id of options.sampling.logitBias.keys())
+      if (!this.tokenizer.hasId(id))
+        throw new UserError('invalid_request', `logit_bias names the token ${id}, which does not exist`, {
+          param: 'logit_bias',
+        });
     const { contextTokens } = this.engine.info;
     const room = contextTokens - prompt.ids.length;
     if (room < 1)

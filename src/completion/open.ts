@@ -1,6 +1,6 @@
 /** A model, ready to answer: engine folder, tokenizer, template, engine. The entry for library users. */
 import { openEngineFolder } from '../build/index.ts';
-import { loadTemplate } from '../chat/index.ts';
+import { type JsonObject, loadTemplate } from '../chat/index.ts';
 import { type EngineOptions, openEngine, openEngineWorker } from '../engine/index.ts';
 import { loadTokenizer, type Tokenizer } from '../tokenizer/index.ts';
 import { Completion } from './complete.ts';
@@ -13,6 +13,10 @@ export interface ModelOptions {
   readonly worker?: boolean;
   readonly enableThinking?: boolean | null;
   readonly trustMessages?: boolean;
+  /** Whether past thinking stays in the prompt; null = as the template does. */
+  readonly preserveThinking?: boolean | null;
+  /** Template variables below those of a request. */
+  readonly templateKwargs?: JsonObject;
 }
 
 /** Tokens that end a turn or a text, whatever the configs say. */
@@ -36,5 +40,7 @@ export async function openModel(options: ModelOptions): Promise<Completion> {
     stopIds: stopIdsOf(tokenizer, manifest.eosTokenIds),
     enableThinking: options.enableThinking ?? null,
     trustMessages: options.trustMessages ?? false,
+    preserveThinking: options.preserveThinking ?? null,
+    templateKwargs: options.templateKwargs ?? {},
   });
 }

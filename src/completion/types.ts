@@ -18,7 +18,7 @@ export interface GenerationOptions {
 export interface ChatRequest extends GenerationOptions {
   readonly messages: readonly ChatMessage[];
   readonly tools: readonly ToolDef[] | null;
-  /** 'none': the model is not told of the tools. */
+  /** 'none': the model is told of the tools and may not call them. */
   readonly toolChoice: 'auto' | 'none';
   /** false: the answer ends with its first tool call. */
   readonly parallelToolCalls?: boolean;

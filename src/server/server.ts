@@ -32,6 +32,8 @@ export interface ServerOptions {
   readonly graceMs?: number;
   /** Adds what drafts did to `usage`, as `usage.speculation`. */
   readonly usageDetails?: boolean;
+  /** Refuse images and the like in messages, instead of telling the model that they were left out. */
+  readonly strictContent?: boolean;
   readonly log?: Logger;
 }
 
@@ -115,7 +117,7 @@ class App {
     this.#post('/v1/chat/completions', {
       object: 'chat',
       idPrefix: 'chatcmpl',
-      read: readChatRequest,
+      read: (body) => readChatRequest(body, { strictContent: this.#options.strictContent ?? false }),
       generate: (request, signal) => completion.chat(request, signal),
     });
     this.#post('/v1/completions', {
@@ -143,7 +145,7 @@ class App {
 
   async #answer<T>(body: JsonValue, reply: FastifyReply, kind: Kind<T>): Promise<unknown> {
     const startedMs = performance.now();
-    const { model, stream, includeUsage, request, unknown } = kind.read(body);
+    const { model, stream, includeUsage, request, unknown, notes } = kind.read(body);
     this.#checkModel(model);
     const usageDetails = this.#options.usageDetails ?? false;
     const head: AnswerHead = {
@@ -152,6 +154,7 @@ class App {
       model: this.#options.modelName,
     };
     if (unknown.length > 0) this.#log.info({ id: head.id, fields: unknown }, 'unknown fields are ignored');
+    if (notes.length > 0) this.#log.info({ id: head.id, notes }, 'read with changes');
     const abort = new AbortController();
     this.#running.add(abort);
     // A client that is gone needs no answer: this also fires when the response is complete, then it does nothing.

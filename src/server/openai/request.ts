@@ -5,19 +5,35 @@
 import { isJsonObject, JsonNumber, type JsonValue, type ToolDef } from '../../chat/index.ts';
 import type { ChatRequest, GenerationOptions, TextRequest } from '../../completion/index.ts';
 import { defaultSampling, validateSampling } from '../../sampling/index.ts';
+import { Notes, type ReadOptions } from '../content.ts';
 import { Fields, kindOf, wrongField } from '../fields.ts';
 import { readMessages } from './messages.ts';
 
 /** Fields that clients send and that have no meaning here. */
-const ignored = [
-  'store',
-  'metadata',
-  'service_tier',
-  'reasoning_effort',
-  'prompt_cache_key',
-  'safety_identifier',
-  'verbosity',
-];
+const ignored = ['store', 'metadata', 'service_tier', 'prompt_cache_key', 'safety_identifier', 'verbosity'];
+
+/** Fields that constrain the answer and that this server has not: an answer without them would be wrong. */
+const unsupported: Readonly<Record<string, string>> = {
+  functions: 'use tools',
+  function_call: 'use tool_choice',
+  guided_json: 'an answer can not be held to a schema',
+  guided_regex: 'an answer can not be held to a pattern',
+  guided_choice: 'an answer can not be held to a choice',
+  guided_grammar: 'an answer can not be held to a grammar',
+  structured_outputs: 'an answer can not be held to a schema',
+  grammar: 'an answer can not be held to a grammar',
+  json_schema: 'an answer can not be held to a schema',
+  regex: 'an answer can not be held to a pattern',
+  ebnf: 'an answer can not be held to a grammar',
+  bad_words: 'use logit_bias',
+  allowed_token_ids: 'use logit_bias',
+  min_tokens: 'an answer ends where the model ends it',
+  stop_token_ids: 'use stop',
+  web_search_options: 'this server searches nothing',
+  audio: 'answers are text',
+};
+
+const efforts = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'];
 
 export interface ReadRequest<T> {
   readonly model: string;
@@ -25,28 +41,34 @@ export interface ReadRequest<T> {
   readonly includeUsage: boolean;
   readonly request: T;
   readonly unknown: readonly string[];
+  /** What was changed or left out, for the log. */
+  readonly notes: readonly string[];
 }
 
 const maxStops = 16;
 const maxTopLogprobs = 20;
 
-export function readChatRequest(body: JsonValue): ReadRequest<ChatRequest> {
+export function readChatRequest(body: JsonValue, options: ReadOptions): ReadRequest<ChatRequest> {
   const fields = fieldsOf(body);
+  const notes = new Notes();
   const model = requiredModel(fields);
   const kwargs = fields.object('chat_template_kwargs') ?? {};
   const { enable_thinking: thinking, preserve_thinking: preserve, ...templateKwargs } = kwargs;
   const topLevelThinking = fields.boolean('enable_thinking');
+  const effort = readEffort(fields);
+  const effortThinks = effort === null ? null : effort !== 'none';
   const request: ChatRequest = {
-    messages: readMessages(fields),
+    messages: readMessages(fields, { options, notes }),
     tools: readTools(fields),
     toolChoice: readToolChoice(fields),
     parallelToolCalls: fields.boolean('parallel_tool_calls') ?? true,
-    enableThinking: flag(thinking, 'chat_template_kwargs.enable_thinking') ?? topLevelThinking ?? null,
+    enableThinking:
+      flag(thinking, 'chat_template_kwargs.enable_thinking') ?? topLevelThinking ?? effortThinks,
     preserveThinking: flag(preserve, 'chat_template_kwargs.preserve_thinking') ?? null,
-    templateKwargs,
+    templateKwargs: effort === null ? templateKwargs : { reasoning_effort: effort, ...templateKwargs },
     ...generationOptions(fields, chatLogprobs(fields)),
   };
-  return { model, ...streamOptions(fields), request, unknown: unknownFields(fields) };
+  return { model, ...streamOptions(fields), request, unknown: unknownFields(fields), notes: notes.lines };
 }
 
 export function readTextRequest(body: JsonValue): ReadRequest<TextRequest> {
@@ -58,12 +80,32 @@ export function readTextRequest(body: JsonValue): ReadRequest<TextRequest> {
     prompt: readPrompt(fields),
     ...generationOptions(fields, limitLogprobs(logprobs ?? null, 'logprobs')),
   };
-  return { model, ...streamOptions(fields), request, unknown: unknownFields(fields) };
+  return { model, ...streamOptions(fields), request, unknown: unknownFields(fields), notes: [] };
 }
 
 function fieldsOf(body: JsonValue): Fields {
   if (!isJsonObject(body)) throw wrongField('body', `is ${kindOf(body)}, expected an object`);
-  return new Fields(body);
+  const fields = new Fields(body);
+  for (const [name, instead] of Object.entries(unsupported))
+    if (constrains(fields.value(name))) throw wrongField(name, `is not supported: ${instead}`);
+  return fields;
+}
+
+/** Some clients send every field, with a value that asks for nothing. */
+function constrains(value: JsonValue | undefined): boolean {
+  const asksNothing =
+    value === undefined || value === 0 || value === false || value === 'auto' || value === 'none';
+  return !asksNothing && !(Array.isArray(value) && value.length === 0);
+}
+
+/** OpenAI's `reasoning_effort`, or `reasoning.effort` as some gateways send it. */
+function readEffort(fields: Fields): string | null {
+  const nested = fields.object('reasoning')?.effort;
+  const effort = fields.value('reasoning_effort') ?? nested ?? null;
+  if (effort === null) return null;
+  if (typeof effort !== 'string' || !efforts.includes(effort))
+    throw wrongField('reasoning_effort', `is ${kindOf(effort)}, expected one of ${efforts.join(', ')}`);
+  return effort;
 }
 
 function requiredModel(fields: Fields): string {
@@ -190,6 +232,9 @@ function readTools(fields: Fields): ToolDef[] | null {
       fn.name === ''
     )
       throw wrongField(`tools[${i}]`, 'is not {type: "function", function: {name, ...}}');
+    const { parameters } = fn;
+    if (parameters !== undefined && parameters !== null && !isJsonObject(parameters))
+      throw wrongField(`tools[${i}].function.parameters`, `is ${kindOf(parameters)}, expected an object`);
     return tool;
   });
 }
