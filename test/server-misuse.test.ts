@@ -98,7 +98,8 @@ const wrongFields: [name: string, body: Record<string, unknown>, param: string, 
   ['a seed that is a fraction', { seed: 1.5 }, 'seed', /whole number/],
   ['max_tokens of zero', { max_tokens: 0 }, 'max_tokens', /whole number from 1/],
   ['max_tokens as text', { max_tokens: '5' }, 'max_tokens', /the text "5"/],
-  ['two answers', { n: 2 }, 'n', /only 1/],
+  ['nine answers', { n: 9 }, 'n', /9, the limit is 8/],
+  ['no answer', { n: 0 }, 'n', /from 1/],
   ['stream as text', { stream: 'yes' }, 'stream', /true or false/],
   ['stream options as a list', { stream_options: [] }, 'stream_options', /an object/],
   [
@@ -257,7 +258,8 @@ describe('a path', () => {
   it.each<[string, string, number]>([
     ['GET', '/nowhere', 404],
     ['GET', '/v1/chat/completions', 404],
-    ['POST', '/v1/embeddings', 404],
+    ['POST', '/v1/embeddings', 400],
+    ['PUT', '/v1/chat/completions', 404],
     ['GET', '/v1/models/other', 404],
     ['GET', '/%zz', 400],
   ])('%s %s is refused', async (method, path, status) => {
@@ -266,6 +268,14 @@ describe('a path', () => {
     await expectAlive();
   });
 });
+
+it.each([['not JSON'], ['{"a":'], ['x'.repeat(2 ** 20)]])(
+  'says of an unknown path that it does not exist, whatever the body',
+  async (body) => {
+    const response = await server.post('/v1/nowhere', body);
+    await expectRefusal(response, { status: 404, message: /POST \/v1\/nowhere does not exist/ });
+  },
+);
 
 it('refuses bytes that are not HTTP, in the same shape', async () => {
   const { port } = new URL(server.url);

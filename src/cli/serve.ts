@@ -26,6 +26,7 @@ interface ServeFlags extends EngineFlags {
   readonly bodyLimit: number;
   readonly usageDetails?: boolean;
   readonly strictContent?: boolean;
+  readonly corsOrigin?: string[];
   readonly preserveThinking?: boolean;
   readonly templateKwargs?: JsonObject;
   readonly json?: boolean;
@@ -47,6 +48,7 @@ export function addServe(program: Command): void {
     .option('--strict-content', 'refuse images and files in messages, instead of a placeholder text')
     .option('--preserve-thinking', 'keep past thinking in the prompt when a request does not say')
     .option('--template-kwargs <json>', 'template variables when a request does not give them', parseObject)
+    .option('--cors-origin <origin...>', 'origins of web pages that may ask, * = any')
     .option('--json', 'log as JSON');
   addEngineFlags(command).action(serve);
 }
@@ -73,6 +75,7 @@ async function serve(model: string, flags: ServeFlags): Promise<void> {
     bodyLimitBytes: flags.bodyLimit,
     usageDetails: flags.usageDetails === true,
     strictContent: flags.strictContent === true,
+    corsOrigins: flags.corsOrigin ?? [],
     log,
   }).catch(async (error: unknown) => {
     await completion.engine.close();

@@ -41,8 +41,8 @@ export class Completion {
     this.#parts = parts;
   }
 
-  /** Streams an answer to a conversation. Throws UserError before the first delta for what can not be run. */
-  async *chat(request: ChatRequest, signal?: AbortSignal): AsyncGenerator<Delta> {
+  /** Streams an answer to a conversation. Throws UserError at once for what can not be run. */
+  chat(request: ChatRequest, signal?: AbortSignal): AsyncGenerator<Delta> {
     const prompt = this.renderPrompt(request);
     const text = new AnswerText({
       tokenizer: this.tokenizer,
@@ -55,11 +55,12 @@ export class Completion {
       oneCall: request.parallelToolCalls === false,
     });
     const options = request.toolChoice === 'none' ? this.#withoutCalls(request) : request;
-    yield* this.#generate({ prompt, options, text, param: 'messages', signal });
+    const run = this.#request(prompt, options, 'messages');
+    return this.#generate({ run, text, signal });
   }
 
-  /** Streams a continuation of raw text or ids; all of it is content. */
-  async *text(request: TextRequest, signal?: AbortSignal): AsyncGenerator<Delta> {
+  /** Streams a continuation of raw text or ids; all of it is content. Throws UserError as `chat` does. */
+  text(request: TextRequest, signal?: AbortSignal): AsyncGenerator<Delta> {
     const { prompt } = request;
     const ids =
       typeof prompt === 'string'
@@ -71,7 +72,7 @@ export class Completion {
     const { tokenizer } = this;
     const text = new AnswerText({ tokenizer, stop: request.stop, reader: null, oneCall: false });
     const raw = { ids, boundaries: [], opensThinking: false };
-    yield* this.#generate({ prompt: raw, options: request, text, param: 'prompt', signal });
+    return this.#generate({ run: this.#request(raw, request, 'prompt'), text, signal });
   }
 
   /** Token ids and message boundaries of a conversation. */
@@ -109,18 +110,16 @@ export class Completion {
   }
 
   async *#generate(job: {
-    prompt: Prompt;
-    options: GenerationOptions;
+    run: GenerateRequest;
     text: AnswerText;
-    param: string;
     signal: AbortSignal | undefined;
   }): AsyncGenerator<Delta> {
-    const { prompt, options, text, signal } = job;
+    const { run, text, signal } = job;
     let completionTokens = 0;
     let cachedTokens = 0;
     const ended = new AbortController();
     const either = signal === undefined ? ended.signal : AbortSignal.any([signal, ended.signal]);
-    for await (const event of this.engine.generate(this.#request(prompt, options, job.param), either)) {
+    for await (const event of this.engine.generate(run, either)) {
       if (event.type === 'start') {
         cachedTokens = event.cachedTokens;
         const { promptTokens, matchedTokens, reuseLimit } = event;
@@ -137,7 +136,7 @@ export class Completion {
       } else {
         const { deltas, calledTools } = text.finish(event.reason === 'stop' ? 'ended' : 'cut');
         yield* deltas;
-        const usage = { promptTokens: prompt.ids.length, cachedTokens, completionTokens };
+        const usage = { promptTokens: run.ids.length, cachedTokens, completionTokens };
         const reason = text.ended ? 'stop' : event.reason;
         const told = reason === 'stop' && calledTools ? 'tool_calls' : reason;
         yield { type: 'finish', reason: told, usage, stats: event.stats };

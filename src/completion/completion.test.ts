@@ -199,7 +199,8 @@ describe('a prompt', () => {
   it('of raw completions is refused when it is empty or names a token that is none', async () => {
     const { completion } = stubCompletion(() => ({ text: '' }));
     const { messages: _, ...options } = chatRequest({ messages: user });
-    const text = (prompt: string | Int32Array) => collectAnswer(completion.text({ prompt, ...options }));
+    const text = async (prompt: string | Int32Array) =>
+      collectAnswer(completion.text({ prompt, ...options }));
     await expect(text('')).rejects.toMatchObject({ param: 'prompt' });
     await expect(text(Int32Array.of(99_999))).rejects.toThrow('token 99999');
   });

@@ -128,6 +128,7 @@ export async function assembleEngine({
       vocabSize: model.vocabSize,
       contextTokens,
       maxSequences: slots,
+      maxWaiting: options.maxWaiting,
       backend: backend.name,
       backendDetail: backend.detail,
       weightBytes,

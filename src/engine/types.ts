@@ -101,6 +101,8 @@ export interface EngineInfo {
   /** Longest prompt plus answer, tokens. */
   readonly contextTokens: number;
   readonly maxSequences: number;
+  /** Requests that may wait for a place. */
+  readonly maxWaiting: number;
   readonly backend: string;
   readonly backendDetail: string;
   readonly weightBytes: number;

@@ -1,9 +1,9 @@
 /**
- * The HTTP layer under the API: bodies as lossless JSON, every error in OpenAI's shape, listening and stopping.
+ * The HTTP layer under the APIs: bodies as lossless JSON, listening and stopping.
  * Invariant: whatever a client sends, it gets an answer or a closed connection, and the next client is served.
  */
 import type { Socket } from 'node:net';
-import Fastify, { type FastifyInstance, type FastifyReply } from 'fastify';
+import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { parseLossless } from '../chat/index.ts';
 import { UserError } from '../util/index.ts';
 import { errorBody } from './openai/errors.ts';
@@ -11,7 +11,7 @@ import { errorBody } from './openai/errors.ts';
 export interface HttpOptions {
   readonly bodyLimitBytes: number;
   /** Answers a request that failed. */
-  readonly sendError: (reply: FastifyReply, error: unknown) => FastifyReply;
+  readonly sendError: (request: FastifyRequest, reply: FastifyReply, error: unknown) => FastifyReply;
 }
 
 export interface Http {
@@ -29,8 +29,8 @@ export function createHttp({ bodyLimitBytes, sendError }: HttpOptions): Http {
     requestTimeout: 300_000,
     // Requests that come while the server stops are refused by our own hook, in our own shape.
     return503OnClosing: false,
-    frameworkErrors: (error, _request, reply) => {
-      void sendError(reply, error);
+    frameworkErrors: (error, request, reply) => {
+      void sendError(request, reply as FastifyReply, error);
     },
     clientErrorHandler: refuseBytes,
   });
@@ -43,9 +43,9 @@ export function createHttp({ bodyLimitBytes, sendError }: HttpOptions): Http {
       done(error as Error);
     }
   });
-  http.setErrorHandler((error, _request, reply) => sendError(reply, tooLarge(error, bodyLimitBytes)));
+  http.setErrorHandler((error, request, reply) => sendError(request, reply, tooLarge(error, bodyLimitBytes)));
   http.setNotFoundHandler((request, reply) =>
-    sendError(reply, new UserError('not_found', `${request.method} ${request.url} does not exist`)),
+    sendError(request, reply, new UserError('not_found', `${request.method} ${request.url} does not exist`)),
   );
   let open = 0;
   http.server.on('request', (_request, response) => {

@@ -1,21 +1,19 @@
 /**
- * The OpenAI API over HTTP: routes, and the life of one request: read, generate, send, log.
- * A client that is gone cancels its generation, at whatever stage it is; one request's failure touches no other.
+ * A model behind its APIs over HTTP: who is admitted, which route is whose, how the server starts and stops.
+ * One request's failure touches no other.
  */
-import { randomUUID } from 'node:crypto';
-import type { ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Logger, pino } from 'pino';
 import type { JsonValue } from '../chat/index.ts';
-import { type Completion, collectAnswer, type Delta } from '../completion/index.ts';
+import type { Completion } from '../completion/index.ts';
 import { UserError } from '../util/index.ts';
-import { checkKey } from './access.ts';
+import { allowOrigin, checkKey, keyOf } from './access.ts';
+import { Answerer } from './answer.ts';
+import type { Api, ErrorReply } from './api.ts';
 import { createHttp, type Http, listen, stop } from './http.ts';
 import { Metrics } from './metrics.ts';
-import { type AnswerHead, chatBody, type Finish, streamChat, streamText, textBody } from './openai/chat.ts';
-import { errorBody } from './openai/errors.ts';
-import { type ReadRequest, readChatRequest, readTextRequest } from './openai/request.ts';
-import { speculationBody } from './openai/usage.ts';
+import { describeError } from './openai/errors.ts';
+import { openai } from './openai/index.ts';
 
 export interface ServerOptions {
   readonly completion: Completion;
@@ -34,6 +32,10 @@ export interface ServerOptions {
   readonly usageDetails?: boolean;
   /** Refuse images and the like in messages, instead of telling the model that they were left out. */
   readonly strictContent?: boolean;
+  /** Origins of web pages that may ask; '*' = any. */
+  readonly corsOrigins?: readonly string[];
+  /** Quiet time in a stream after which the client is told that it lives, ms. */
+  readonly pingMs?: number;
   readonly log?: Logger;
 }
 
@@ -43,12 +45,8 @@ export interface Server {
   close(): Promise<void>;
 }
 
-interface Kind<T> {
-  readonly object: 'chat' | 'text';
-  readonly idPrefix: string;
-  read(body: JsonValue): ReadRequest<T>;
-  generate(request: T, signal: AbortSignal): AsyncIterable<Delta>;
-}
+/** The first that owns a path tells its errors. */
+const apis: readonly Api[] = [openai];
 
 export async function startServer(options: ServerOptions): Promise<Server> {
   if (options.apiKey === '')
@@ -65,8 +63,8 @@ class App {
   readonly #options: ServerOptions;
   readonly #log: Logger;
   readonly #metrics: Metrics;
+  readonly #answerer: Answerer;
   readonly #started = Math.floor(Date.now() / 1000);
-  readonly #running = new Set<AbortController>();
   #closing: Promise<void> | null = null;
 
   constructor(options: ServerOptions) {
@@ -75,7 +73,20 @@ class App {
     this.#metrics = new Metrics(options.completion.engine, options.modelName);
     this.server = createHttp({
       bodyLimitBytes: options.bodyLimitBytes ?? 64 * 2 ** 20,
-      sendError: (reply, error) => this.#sendError(reply, error),
+      sendError: (request, reply, error) => this.#sendError(request, reply, error),
+    });
+    this.#answerer = new Answerer({
+      context: {
+        completion: options.completion,
+        usageDetails: options.usageDetails ?? false,
+        strictContent: options.strictContent ?? false,
+      },
+      modelName: options.modelName,
+      log: this.#log,
+      metrics: this.#metrics,
+      checkModel: (model) => this.#checkModel(model),
+      pingMs: options.pingMs ?? 15_000,
+      describe: (api, error, id) => this.#describe(api, error, id),
     });
     this.#routes();
   }
@@ -83,24 +94,16 @@ class App {
   close(): Promise<void> {
     this.#closing ??= stop(this.server, {
       graceMs: this.#options.graceMs ?? 10_000,
-      cancel: () => {
-        for (const abort of this.#running) abort.abort();
-      },
+      cancel: () => this.#answerer.cancelAll(),
     });
     return this.#closing;
   }
 
   #routes(): void {
-    const { completion, modelName } = this.#options;
+    const { completion } = this.#options;
     const { http } = this.server;
-    const model = {
-      id: modelName,
-      object: 'model',
-      created: this.#started,
-      owned_by: 'copse',
-      max_model_len: completion.engine.info.contextTokens,
-    };
     http.addHook('onRequest', async (request, reply) => this.#admit(request, reply));
+    http.options('/*', async (_request, reply) => reply.code(204).send());
     http.get('/health', async () => {
       await engineAnswers(completion);
       return { status: 'ok' };
@@ -109,100 +112,72 @@ class App {
       reply.type(this.#metrics.registry.contentType);
       return this.#metrics.text();
     });
-    http.get('/v1/models', async () => ({ object: 'list', data: [model] }));
+    http.get('/v1/models', async () => this.#models());
     http.get<{ Params: { '*': string } }>('/v1/models/*', async ({ params }) => {
+      if (params['*'] === '') return this.#models();
       this.#checkModel(params['*']);
-      return model;
+      return this.#model();
     });
-    this.#post('/v1/chat/completions', {
-      object: 'chat',
-      idPrefix: 'chatcmpl',
-      read: (body) => readChatRequest(body, { strictContent: this.#options.strictContent ?? false }),
-      generate: (request, signal) => completion.chat(request, signal),
+    http.post('/v1/embeddings', async () => {
+      throw new UserError(
+        'invalid_request',
+        `'${this.#options.modelName}' makes no embeddings, it answers chats`,
+        {
+          param: 'model',
+        },
+      );
     });
-    this.#post('/v1/completions', {
-      object: 'text',
-      idPrefix: 'cmpl',
-      read: readTextRequest,
-      generate: (request, signal) => completion.text(request, signal),
-    });
+    for (const api of apis)
+      for (const endpoint of api.endpoints)
+        http.post<{ Body: JsonValue }>(endpoint.path, (request, reply) =>
+          this.#answerer.answer(api, endpoint, request.body, reply),
+        );
   }
 
-  #post<T>(path: string, kind: Kind<T>): void {
-    this.server.http.post<{ Body: JsonValue }>(path, (request, reply) =>
-      this.#answer(request.body, reply, kind),
-    );
+  #model() {
+    const { modelName, completion } = this.#options;
+    return {
+      id: modelName,
+      object: 'model',
+      created: this.#started,
+      owned_by: 'copse',
+      max_model_len: completion.engine.info.contextTokens,
+    };
   }
 
+  #models() {
+    return { object: 'list', data: [this.#model()] };
+  }
+
+  /** Before the body is read: whatever it is, it changes nothing for who may not ask and what does not exist. */
   #admit(request: FastifyRequest, reply: FastifyReply): void {
     if (this.#closing !== null) {
       reply.header('Connection', 'close');
       throw new UserError('overloaded', 'the server is stopping');
     }
+    allowOrigin(request, reply, this.#options.corsOrigins ?? []);
+    if (request.method === 'OPTIONS') return;
     if (request.routeOptions.url !== '/health')
-      checkKey(this.#options.apiKey ?? null, request.headers.authorization);
+      checkKey(this.#options.apiKey ?? null, keyOf(request.headers));
+    if (request.is404)
+      throw new UserError('not_found', `${request.method} ${request.url.slice(0, 200)} does not exist`);
   }
 
-  async #answer<T>(body: JsonValue, reply: FastifyReply, kind: Kind<T>): Promise<unknown> {
-    const startedMs = performance.now();
-    const { model, stream, includeUsage, request, unknown, notes } = kind.read(body);
-    this.#checkModel(model);
-    const usageDetails = this.#options.usageDetails ?? false;
-    const head: AnswerHead = {
-      id: `${kind.idPrefix}-${randomUUID().replaceAll('-', '')}`,
-      created: Math.floor(Date.now() / 1000),
-      model: this.#options.modelName,
-    };
-    if (unknown.length > 0) this.#log.info({ id: head.id, fields: unknown }, 'unknown fields are ignored');
-    if (notes.length > 0) this.#log.info({ id: head.id, notes }, 'read with changes');
-    const abort = new AbortController();
-    this.#running.add(abort);
-    // A client that is gone needs no answer: this also fires when the response is complete, then it does nothing.
-    reply.raw.on('close', () => abort.abort());
-    if (isGone(reply)) abort.abort();
-    const timer = new FirstToken(kind.generate(request, abort.signal));
-    try {
-      const send = kind.object === 'chat' ? streamChat : streamText;
-      const open = (): ServerResponse => {
-        reply.hijack();
-        return reply.raw;
-      };
-      const whole = stream ? null : await collectAnswer(timer.deltas());
-      const finish = whole ?? (await send(timer.deltas(), { head, includeUsage, usageDetails, open }));
-      this.#report(head, { startedMs, firstMs: timer.firstMs, finish });
-      if (finish.finish.reason === 'cancelled' && !isGone(reply))
-        throw new UserError('overloaded', 'the server stopped before the answer was complete');
-      if (whole === null) return reply;
-      return (kind.object === 'chat' ? chatBody : textBody)(head, whole, { usageDetails });
-    } catch (error) {
-      if (!reply.sent) throw error;
-      this.#endBrokenStream(reply.raw, this.#describe(error, head.id).body);
-      return reply;
-    } finally {
-      this.#running.delete(abort);
-    }
-  }
-
-  /** The status is out already: the error goes into the stream, as an event. */
-  #endBrokenStream(response: ServerResponse, body: unknown): void {
-    if (!response.destroyed) response.end(`data: ${JSON.stringify(body)}\n\ndata: [DONE]\n\n`);
-  }
-
-  #sendError(reply: FastifyReply, error: unknown): FastifyReply {
-    const { status, body } = this.#describe(error, null);
-    if (status === 429 || status === 503) reply.header('Retry-After', '1');
+  #sendError(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
+    const api = apis.find((one) => one.owns(request.url)) ?? openai;
+    const { status, body } = this.#describe(api, error, null);
+    if (status === 429 || status === 503 || status === 529) reply.header('Retry-After', '1');
     return reply.code(status).type('application/json; charset=utf-8').send(body);
   }
 
   /** Logs it too: what a person can mend in a line, a bug with its stack. */
-  #describe(error: unknown, id: string | null): ReturnType<typeof errorBody> {
-    const described = errorBody(error);
-    const { status, body } = described;
-    if (status >= 500 && !(error instanceof UserError)) {
+  #describe(api: Api, error: unknown, id: string | null): ErrorReply {
+    const reply = api.errorBody(error);
+    if (reply.status >= 500 && !(error instanceof UserError)) {
       this.#log.error({ id, err: error }, 'a request failed');
       this.#metrics.failed();
-    } else this.#log.info({ id, status, ...body.error }, 'refused');
-    return described;
+    } else this.#log.info({ id, ...describeError(error) }, 'refused');
+    return reply;
   }
 
   #checkModel(model: string): void {
@@ -210,48 +185,10 @@ class App {
     if (model !== modelName && !aliases.includes(model))
       throw new UserError(
         'model_not_found',
-        `the model '${model}' does not exist, this server has '${modelName}'`,
+        `the model '${model.slice(0, 200)}' does not exist, this server has '${modelName}'`,
         { param: 'model' },
       );
   }
-
-  #report(
-    head: AnswerHead,
-    { startedMs, firstMs, finish }: { startedMs: number; firstMs: number | null; finish: Finish },
-  ): void {
-    const now = performance.now();
-    const { usage, stats, reason } = finish.finish;
-    const decodeMs = firstMs === null ? 0 : now - firstMs;
-    const later = usage.completionTokens - 1;
-    this.#metrics.observe({
-      ttftSeconds: firstMs === null ? null : (firstMs - startedMs) / 1000,
-      secondsPerToken: later > 0 && firstMs !== null ? decodeMs / 1000 / later : null,
-      seconds: (now - startedMs) / 1000,
-      reason,
-    });
-    this.#log.info(
-      {
-        id: head.id,
-        reused: usage.cachedTokens,
-        computed: usage.promptTokens - usage.cachedTokens,
-        generated: usage.completionTokens,
-        reuseLimit: finish.start?.reuseLimit ?? null,
-        ttftMs: firstMs === null ? null : round(firstMs - startedMs),
-        tokensPerSecond: later > 0 && decodeMs > 0 ? round((1000 * later) / decodeMs) : null,
-        tokensPerStep: stats.steps === 0 ? 0 : round(usage.completionTokens / stats.steps),
-        ...(stats.speculation.drafts === 0 ? {} : { speculation: speculationBody(stats) }),
-        reason,
-      },
-      reason === 'cancelled' ? 'cancelled' : 'answered',
-    );
-  }
-}
-
-const round = (value: number): number => Math.round(100 * value) / 100;
-
-/** The client closed the connection before its answer was complete. */
-function isGone({ raw }: FastifyReply): boolean {
-  return raw.destroyed || raw.socket?.destroyed === true;
 }
 
 /** An engine in the middle of a step answers late, which is no failure; one that is gone refuses at once. */
@@ -268,22 +205,5 @@ async function engineAnswers({ engine }: Completion): Promise<void> {
     throw new UserError('overloaded', 'the engine is not running');
   } finally {
     clearTimeout(timer);
-  }
-}
-
-/** Notes when the first thing the model wrote came by. */
-class FirstToken {
-  firstMs: number | null = null;
-  readonly #deltas: AsyncIterable<Delta>;
-
-  constructor(deltas: AsyncIterable<Delta>) {
-    this.#deltas = deltas;
-  }
-
-  async *deltas(): AsyncGenerator<Delta> {
-    for await (const delta of this.#deltas) {
-      if (delta.type !== 'start' && delta.type !== 'finish') this.firstMs ??= performance.now();
-      yield delta;
-    }
   }
 }

@@ -70,6 +70,7 @@ export class StubEngine implements Engine {
       vocabSize: tokenizer.vocabSize,
       contextTokens: options.contextTokens ?? 2048,
       maxSequences: options.maxSequences ?? 4,
+      maxWaiting: this.#maxWaiting,
       backend: 'stub',
       backendDetail: 'scripted',
       weightBytes: 0,

@@ -1,22 +1,7 @@
 /** `/v1/chat/completions` and `/v1/completions`: deltas to OpenAI's objects, whole or streamed. */
-import type { ServerResponse } from 'node:http';
 import type { Answer, Delta, TextLogprob } from '../../completion/index.ts';
-import { EventStream } from '../sse.ts';
+import { type AnswerHead, comment, event, eventStream, type FinishDelta, type StreamWriter } from '../api.ts';
 import { type UsageOptions, usageBody, usageComment } from './usage.ts';
-
-/** Identity of one answer. */
-export interface AnswerHead {
-  readonly id: string;
-  readonly created: number;
-  readonly model: string;
-}
-
-export interface StreamOptions extends UsageOptions {
-  readonly head: AnswerHead;
-  readonly includeUsage: boolean;
-  /** Opens the stream; called at the first delta, so that errors before it keep their status. */
-  readonly open: () => ServerResponse;
-}
 
 /** JSON has no -Infinity; OpenAI's least log-probability stands for it. */
 const finite = (logprob: number): number => Math.max(logprob, -9999);
@@ -28,7 +13,25 @@ const chatLogprob = ({ token, bytes, logprob, top }: TextLogprob) => ({
   top_logprobs: top.map((other) => ({ ...other, logprob: finite(other.logprob) })),
 });
 
-export function chatBody({ id, created, model }: AnswerHead, answer: Answer, options: UsageOptions) {
+export function chatBody(
+  { id, created, model }: AnswerHead,
+  answers: readonly Answer[],
+  options: UsageOptions,
+) {
+  return {
+    id,
+    object: 'chat.completion',
+    created,
+    model,
+    choices: answers.map(chatChoice),
+    usage: usageBody(
+      answers.map(({ finish }) => finish),
+      options,
+    ),
+  };
+}
+
+function chatChoice(answer: Answer, index: number) {
   const calls = answer.toolCalls.map((call) => ({
     id: call.id,
     type: 'function',
@@ -41,32 +44,29 @@ export function chatBody({ id, created, model }: AnswerHead, answer: Answer, opt
     ...(calls.length === 0 ? {} : { tool_calls: calls }),
   };
   const logprobs = answer.logprobs.length === 0 ? null : { content: answer.logprobs.map(chatLogprob) };
-  const choice = { index: 0, message, logprobs, finish_reason: answer.finish.reason };
-  return {
-    id,
-    object: 'chat.completion',
-    created,
-    model,
-    choices: [choice],
-    usage: usageBody(answer.finish, options),
-  };
+  return { index, message, logprobs, finish_reason: answer.finish.reason };
 }
 
-export function textBody({ id, created, model }: AnswerHead, answer: Answer, options: UsageOptions) {
-  const logprobs = answer.logprobs.length === 0 ? null : textLogprobs(answer.logprobs);
-  const choice = {
-    index: 0,
-    text: answer.content,
-    logprobs,
-    finish_reason: answer.finish.reason,
-  };
+export function textBody(
+  { id, created, model }: AnswerHead,
+  answers: readonly Answer[],
+  options: UsageOptions,
+) {
   return {
     id,
     object: 'text_completion',
     created,
     model,
-    choices: [choice],
-    usage: usageBody(answer.finish, options),
+    choices: answers.map((answer, index) => ({
+      index,
+      text: answer.content,
+      logprobs: answer.logprobs.length === 0 ? null : textLogprobs(answer.logprobs),
+      finish_reason: answer.finish.reason,
+    })),
+    usage: usageBody(
+      answers.map(({ finish }) => finish),
+      options,
+    ),
   };
 }
 
@@ -105,86 +105,63 @@ function chatDelta(delta: Delta): Record<string, unknown> | null {
   }
 }
 
-/** Streams deltas as chat chunks: the role first, then what the model writes, the reason of the end, `[DONE]`. */
-export async function streamChat(deltas: AsyncIterable<Delta>, options: StreamOptions): Promise<Finish> {
-  const { head, includeUsage } = options;
-  const base = { id: head.id, object: 'chat.completion.chunk', created: head.created, model: head.model };
-  const usage = includeUsage ? { usage: null } : {};
-  const chunk = (
-    delta: Record<string, unknown>,
-    finish: string | null = null,
-    logprobs: unknown = undefined,
-  ) => ({
-    ...base,
-    choices: [{ index: 0, delta, ...(logprobs === undefined ? {} : { logprobs }), finish_reason: finish }],
-    ...usage,
-  });
-  return stream(deltas, options, {
-    start: () => chunk({ role: 'assistant', content: '' }),
-    delta: (delta) => {
-      if (delta.type === 'logprobs') return chunk({}, null, { content: delta.tokens.map(chatLogprob) });
+export interface WriterOptions extends UsageOptions {
+  readonly includeUsage: boolean;
+  readonly choices: number;
+}
+
+/** The role first, then what the model writes, the reason of each end, usage if asked for, `[DONE]`. */
+export function chatWriter(head: AnswerHead, options: WriterOptions): StreamWriter {
+  const { chunk, ...rest } = streamOf(head, 'chat.completion.chunk', options);
+  const roles = Array.from({ length: options.choices }, (_, index) =>
+    chunk({ index, delta: { role: 'assistant', content: '' }, finish_reason: null }),
+  );
+  return {
+    ...rest,
+    open: () => roles.join(''),
+    delta: (delta, index) => {
+      if (delta.type === 'finish') return chunk({ index, delta: {}, finish_reason: delta.reason });
+      if (delta.type === 'logprobs') {
+        const logprobs = { content: delta.tokens.map(chatLogprob) };
+        return chunk({ index, delta: {}, logprobs, finish_reason: null });
+      }
       const json = chatDelta(delta);
-      return json === null ? null : chunk(json);
+      return json === null ? '' : chunk({ index, delta: json, finish_reason: null });
     },
-    finish: (reason) => chunk({}, reason),
-    usage: (body) => ({ ...base, choices: [], usage: body }),
-  });
+  };
 }
 
 /** The same for raw completions. */
-export async function streamText(deltas: AsyncIterable<Delta>, options: StreamOptions): Promise<Finish> {
-  const { head, includeUsage } = options;
-  const base = { id: head.id, object: 'text_completion', created: head.created, model: head.model };
-  const usage = includeUsage ? { usage: null } : {};
-  const chunk = (text: string, finish: string | null = null, logprobs: unknown = null) => ({
-    ...base,
-    choices: [{ index: 0, text, logprobs, finish_reason: finish }],
-    ...usage,
-  });
-  return stream(deltas, options, {
-    start: () => null,
-    delta: (delta) =>
-      delta.type === 'content'
-        ? chunk(delta.text)
-        : delta.type === 'logprobs'
-          ? chunk('', null, textLogprobs(delta.tokens))
-          : null,
-    finish: (reason) => chunk('', reason),
-    usage: (body) => ({ ...base, choices: [], usage: body }),
-  });
+export function textWriter(head: AnswerHead, options: WriterOptions): StreamWriter {
+  const { chunk, ...rest } = streamOf(head, 'text_completion', options);
+  const text = (index: number, words: string, more: Record<string, unknown> = {}): string =>
+    chunk({ index, text: words, logprobs: null, finish_reason: null, ...more });
+  return {
+    ...rest,
+    open: () => '',
+    delta: (delta, index) => {
+      if (delta.type === 'content') return text(index, delta.text);
+      if (delta.type === 'logprobs') return text(index, '', { logprobs: textLogprobs(delta.tokens) });
+      return delta.type === 'finish' ? text(index, '', { finish_reason: delta.reason }) : '';
+    },
+  };
 }
 
-/** How an answer began and ended. A cancelled one is left open: whoever cancelled it knows what to say. */
-export type Finish = Pick<Answer, 'start' | 'finish'>;
-
-interface Shape {
-  start(): unknown;
-  delta(delta: Delta): unknown;
-  finish(reason: string): unknown;
-  usage(body: unknown): unknown;
-}
-
-async function stream(deltas: AsyncIterable<Delta>, options: StreamOptions, shape: Shape): Promise<Finish> {
-  let events: EventStream | null = null;
-  let start: Finish['start'] = null;
-  for await (const delta of deltas) {
-    if (delta.type === 'finish' && delta.reason === 'cancelled') return { start, finish: delta };
-    if (events === null) {
-      events = new EventStream(options.open());
-      const first = shape.start();
-      if (first !== null) await events.send(first);
-    }
-    if (delta.type === 'start') start = delta;
-    else if (delta.type !== 'finish') {
-      const json = shape.delta(delta);
-      if (json !== null) await events.send(json);
-    } else {
-      await events.send(shape.finish(delta.reason));
-      if (options.includeUsage) await events.send(shape.usage(usageBody(delta, options)));
-      await events.comment(`usage ${JSON.stringify(usageComment(delta))}`);
-      await events.done();
-      return { start, finish: delta };
-    }
-  }
-  throw new Error('an answer ended without its finish');
+/** What both kinds of stream share. */
+function streamOf({ id, created, model }: AnswerHead, object: string, options: WriterOptions) {
+  const base = { id, object, created, model };
+  const usage = options.includeUsage ? { usage: null } : {};
+  const done = event('[DONE]');
+  return {
+    contentType: eventStream,
+    chunk: (choice: unknown): string => event({ ...base, choices: [choice], ...usage }),
+    end: (finishes: readonly FinishDelta[]): string =>
+      [
+        options.includeUsage ? event({ ...base, choices: [], usage: usageBody(finishes, options) }) : '',
+        comment(`usage ${JSON.stringify(usageComment(finishes))}`),
+        done,
+      ].join(''),
+    fail: (body: unknown): string => event(body) + done,
+    ping: (): string => comment('still here'),
+  };
 }

@@ -38,6 +38,8 @@ const efforts = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'];
 export interface ReadRequest<T> {
   readonly model: string;
   readonly stream: boolean;
+  /** `n` */
+  readonly choices: number;
   readonly includeUsage: boolean;
   readonly request: T;
   readonly unknown: readonly string[];
@@ -45,6 +47,7 @@ export interface ReadRequest<T> {
   readonly notes: readonly string[];
 }
 
+const maxChoices = 8;
 const maxStops = 16;
 const maxTopLogprobs = 20;
 
@@ -118,12 +121,13 @@ function unknownFields(fields: Fields): string[] {
   return fields.unknown().filter((name) => !ignored.includes(name));
 }
 
-function streamOptions(fields: Fields): { stream: boolean; includeUsage: boolean } {
-  const n = fields.count('n', 1) ?? 1;
-  if (n !== 1) throw wrongField('n', `is ${n}, only 1 is supported`);
+function streamOptions(fields: Fields): { stream: boolean; choices: number; includeUsage: boolean } {
+  const choices = fields.count('n', 1) ?? 1;
+  if (choices > maxChoices) throw wrongField('n', `is ${choices}, the limit is ${maxChoices}`);
   const options = fields.object('stream_options');
   return {
     stream: fields.boolean('stream') ?? false,
+    choices,
     includeUsage: flag(options?.include_usage, 'stream_options.include_usage') ?? false,
   };
 }

@@ -1,22 +1,36 @@
 /** What an answer cost: OpenAI's `usage`, and on request what drafts did for it. */
-import type { Answer } from '../../completion/index.ts';
 import { type GenerationStats, meanAcceptedLength } from '../../engine/index.ts';
+import type { FinishDelta } from '../api.ts';
 
 export interface UsageOptions {
   /** Adds `usage.speculation`, which OpenAI does not have. */
   readonly usageDetails: boolean;
 }
 
-type Finish = Answer['finish'];
+/** Of all choices: the prompt counts once. */
+export function sumOfUsage(finishes: readonly FinishDelta[]) {
+  const sum = (count: (finish: FinishDelta) => number): number =>
+    finishes.reduce((total, finish) => total + count(finish), 0);
+  const [first] = finishes;
+  return {
+    promptTokens: first?.usage.promptTokens ?? 0,
+    cachedTokens: first?.usage.cachedTokens ?? 0,
+    completionTokens: sum(({ usage }) => usage.completionTokens),
+    steps: sum(({ stats }) => stats.steps),
+    draftedTokens: sum(({ stats }) => stats.draftedTokens),
+    acceptedTokens: sum(({ stats }) => stats.acceptedTokens),
+  };
+}
 
-export function usageBody({ usage, stats }: Finish, { usageDetails }: UsageOptions) {
-  const { promptTokens, cachedTokens, completionTokens } = usage;
+export function usageBody(finishes: readonly FinishDelta[], { usageDetails }: UsageOptions) {
+  const { promptTokens, cachedTokens, completionTokens } = sumOfUsage(finishes);
+  const [first] = finishes;
   return {
     prompt_tokens: promptTokens,
     completion_tokens: completionTokens,
     total_tokens: promptTokens + completionTokens,
     prompt_tokens_details: { cached_tokens: cachedTokens },
-    ...(usageDetails ? { speculation: speculationBody(stats) } : {}),
+    ...(usageDetails && first !== undefined ? { speculation: speculationBody(first.stats) } : {}),
   };
 }
 
@@ -37,13 +51,14 @@ export function speculationBody({ steps, draftedTokens, acceptedTokens, speculat
 }
 
 /** A comment that clients skip and benchmarks may read: what was reused, and how many steps it took. */
-export function usageComment({ usage, stats }: Finish) {
+export function usageComment(finishes: readonly FinishDelta[]) {
+  const sum = sumOfUsage(finishes);
   return {
-    prompt_tokens: usage.promptTokens,
-    cached_tokens: usage.cachedTokens,
-    completion_tokens: usage.completionTokens,
-    steps: stats.steps,
-    drafted_tokens: stats.draftedTokens,
-    accepted_tokens: stats.acceptedTokens,
+    prompt_tokens: sum.promptTokens,
+    cached_tokens: sum.cachedTokens,
+    completion_tokens: sum.completionTokens,
+    steps: sum.steps,
+    drafted_tokens: sum.draftedTokens,
+    accepted_tokens: sum.acceptedTokens,
   };
 }
