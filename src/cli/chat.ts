@@ -64,7 +64,8 @@ async function answer(
   const request: ChatRequest = {
     messages,
     tools: null,
-    toolChoice: 'auto',
+    toolChoice: { mode: 'auto', names: null },
+    format: null,
     enableThinking: null,
     preserveThinking: null,
     templateKwargs: {},

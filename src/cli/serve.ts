@@ -21,6 +21,7 @@ interface ServeFlags extends EngineFlags {
   readonly port: number;
   readonly apiKey?: string;
   readonly name?: string;
+  readonly alias?: string[];
   readonly reasoning: string;
   readonly trustMessages?: boolean;
   readonly bodyLimit: number;
@@ -41,6 +42,7 @@ export function addServe(program: Command): void {
     .option('--port <n>', 'port, 0 = any free one', parseCount(0, 65_535), 8080)
     .option('--api-key <key>', 'key that clients must send')
     .option('--name <name>', 'model name, else that of the folder')
+    .option('--alias <name...>', 'further names that requests may use, * = any')
     .addOption(reasoningOption())
     .option('--trust-messages', 'let text of messages produce control tokens, as the reference does')
     .option('--body-limit <size>', 'largest request body', parseBytes, 64 * 2 ** 20)
@@ -69,6 +71,7 @@ async function serve(model: string, flags: ServeFlags): Promise<void> {
   const server = await startServer({
     completion,
     modelName,
+    aliases: flags.alias ?? [],
     host: flags.host,
     port: flags.port,
     apiKey: flags.apiKey ?? null,

@@ -22,6 +22,7 @@ export class AnswerText {
   readonly #reader: OutputReader | null;
   readonly #oneCall: boolean;
   #ended = false;
+  #stopText: string | null = null;
   #endedByCall = false;
 
   constructor(options: AnswerTextOptions) {
@@ -36,9 +37,17 @@ export class AnswerText {
     return this.#ended;
   }
 
+  /** The stop string that ended it, if one did. */
+  get stopText(): string | null {
+    return this.#stopText;
+  }
+
   push(id: number): Delta[] {
-    const { text, stopped } = this.#stops.push(this.#decoder.push(id));
-    if (stopped) this.#ended = true;
+    const { text, stop } = this.#stops.push(this.#decoder.push(id));
+    if (stop !== null) {
+      this.#ended = true;
+      this.#stopText = stop;
+    }
     return this.#read(text);
   }
 

@@ -43,18 +43,19 @@ export class Completion {
 
   /** Streams an answer to a conversation. Throws UserError at once for what can not be run. */
   chat(request: ChatRequest, signal?: AbortSignal): AsyncGenerator<Delta> {
+    checkSupported(request);
     const prompt = this.renderPrompt(request);
     const text = new AnswerText({
       tokenizer: this.tokenizer,
       stop: request.stop,
       reader: this.#parts.template.openReader({
         opensThinking: prompt.opensThinking,
-        toolCalls: request.toolChoice === 'auto' ? 'parse' : 'text',
+        toolCalls: request.toolChoice.mode === 'none' ? 'text' : 'parse',
         tools: request.tools,
       }),
       oneCall: request.parallelToolCalls === false,
     });
-    const options = request.toolChoice === 'none' ? this.#withoutCalls(request) : request;
+    const options = request.toolChoice.mode === 'none' ? this.#withoutCalls(request) : request;
     const run = this.#request(prompt, options, 'messages');
     return this.#generate({ run, text, signal });
   }
@@ -139,7 +140,7 @@ export class Completion {
         const usage = { promptTokens: run.ids.length, cachedTokens, completionTokens };
         const reason = text.ended ? 'stop' : event.reason;
         const told = reason === 'stop' && calledTools ? 'tool_calls' : reason;
-        yield { type: 'finish', reason: told, usage, stats: event.stats };
+        yield { type: 'finish', reason: told, stopText: text.stopText, usage, stats: event.stats };
       }
     }
   }
@@ -176,6 +177,22 @@ export class Completion {
     });
     return { ...text(id), logprob, top: top.map((other) => ({ ...text(other.id), logprob: other.logprob })) };
   }
+}
+
+/** An answer can not be held to a form yet: one without it would be wrong. */
+function checkSupported({ toolChoice: { mode, names }, format }: ChatRequest): void {
+  if (mode === 'required' || names !== null)
+    throw new UserError(
+      'invalid_request',
+      'tool_choice asks for a certain call, supported are auto and none',
+      {
+        param: 'tool_choice',
+      },
+    );
+  if (format !== null)
+    throw new UserError('invalid_request', `response_format is ${format.type}, supported is text`, {
+      param: 'response_format',
+    });
 }
 
 function promptError(problem: string): UserError {

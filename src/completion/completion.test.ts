@@ -128,7 +128,7 @@ describe('an answer', () => {
   });
 
   it('leaves call syntax in the text when no tool was offered or none may be called', async () => {
-    for (const request of [{ tools: null }, { tools, toolChoice: 'none' as const }]) {
+    for (const request of [{ tools: null }, { tools, toolChoice: { mode: 'none' as const, names: null } }]) {
       const { answer } = await ask(() => ({ text: call('ls') }), request);
       expect(answer.toolCalls).toEqual([]);
       expect(answer.content).toBe(call('ls'));
@@ -237,7 +237,7 @@ describe('stop strings', () => {
             const size = cuts[i % cuts.length] ?? 1;
             const pushed = held.push(whole.slice(at, at + size));
             said += pushed.text;
-            stopped = pushed.stopped;
+            stopped = pushed.stop !== null;
             at += size;
           }
           if (!stopped) said += held.flush();

@@ -7,18 +7,19 @@ export class StopStrings {
     this.#stops = stops.filter((stop) => stop !== '');
   }
 
-  /** The text that is safe to emit, and whether a stop string was reached. */
-  push(text: string): { readonly text: string; readonly stopped: boolean } {
-    if (this.#stops.length === 0) return { text, stopped: false };
+  /** The text that is safe to emit, and the stop string that was reached, if one was. */
+  push(text: string): { readonly text: string; readonly stop: string | null } {
+    if (this.#stops.length === 0) return { text, stop: null };
     const all = this.#held + text;
-    const found = this.#stops.map((stop) => all.indexOf(stop)).filter((at) => at >= 0);
-    if (found.length > 0) {
+    const found = this.#stops.map((stop) => ({ stop, at: all.indexOf(stop) })).filter(({ at }) => at >= 0);
+    const [first] = found.sort((a, b) => a.at - b.at);
+    if (first !== undefined) {
       this.#held = '';
-      return { text: all.slice(0, Math.min(...found)), stopped: true };
+      return { text: all.slice(0, first.at), stop: first.stop };
     }
     const keep = Math.max(...this.#stops.map((stop) => overlap(all, stop)));
     this.#held = all.slice(all.length - keep);
-    return { text: all.slice(0, all.length - keep), stopped: false };
+    return { text: all.slice(0, all.length - keep), stop: null };
   }
 
   /** What was held back and did not become a stop string. */

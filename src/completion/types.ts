@@ -1,5 +1,5 @@
 /** Requests and answers in text: what servers, the CLI and library users speak. */
-import type { ChatMessage, JsonObject, ToolDef } from '../chat/index.ts';
+import type { ChatMessage, JsonObject, JsonValue, ToolDef } from '../chat/index.ts';
 import type { GenerationStats, ReuseLimit } from '../engine/index.ts';
 import { defaultSampling, type SamplingParams } from '../sampling/index.ts';
 import { UserError } from '../util/index.ts';
@@ -15,11 +15,25 @@ export interface GenerationOptions {
   readonly tenant?: string;
 }
 
+/** Whether and what the model may call. */
+export interface ToolChoice {
+  /** 'none': the model is told of the tools and may not call them. 'required': the answer is a call. */
+  readonly mode: 'auto' | 'none' | 'required';
+  /** The only tools that may be called, by name; all stay in the prompt. null = every tool of the request. */
+  readonly names: readonly string[] | null;
+}
+
+/** What the content of an answer must be. */
+export type AnswerFormat =
+  | { readonly type: 'json_object' }
+  | { readonly type: 'json_schema'; readonly schema: JsonValue };
+
 export interface ChatRequest extends GenerationOptions {
   readonly messages: readonly ChatMessage[];
   readonly tools: readonly ToolDef[] | null;
-  /** 'none': the model is told of the tools and may not call them. */
-  readonly toolChoice: 'auto' | 'none';
+  readonly toolChoice: ToolChoice;
+  /** null = any text. */
+  readonly format: AnswerFormat | null;
   /** false: the answer ends with its first tool call. */
   readonly parallelToolCalls?: boolean;
   /** null = the completion's default. */
@@ -31,7 +45,8 @@ export interface ChatRequest extends GenerationOptions {
 
 const chatDefaults: Omit<Required<ChatRequest>, 'messages'> = {
   tools: null,
-  toolChoice: 'auto',
+  toolChoice: { mode: 'auto', names: null },
+  format: null,
   parallelToolCalls: true,
   enableThinking: null,
   preserveThinking: null,
@@ -89,6 +104,8 @@ export type Delta =
   | {
       readonly type: 'finish';
       readonly reason: 'stop' | 'length' | 'tool_calls' | 'cancelled';
+      /** The stop text that ended the answer, if one did. */
+      readonly stopText: string | null;
       readonly usage: Usage;
       readonly stats: GenerationStats;
     };

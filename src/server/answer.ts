@@ -13,11 +13,8 @@ import { ResponseStream } from './stream.ts';
 
 export interface AnswererParts {
   readonly context: Omit<ReadContext, 'log'>;
-  readonly modelName: string;
   readonly log: Logger;
   readonly metrics: Metrics;
-  /** Throws UserError for a name that the server does not have. */
-  readonly checkModel: (model: string) => void;
   readonly pingMs: number;
   /** Tells what was thrown, in the API's shape, and logs it. */
   readonly describe: (api: Api, error: unknown, id: string | null) => { readonly body: unknown };
@@ -42,17 +39,17 @@ export class Answerer {
   }
 
   async answer(api: Api, endpoint: Endpoint, body: JsonValue, reply: FastifyReply): Promise<unknown> {
-    const { context, log, modelName, checkModel } = this.#parts;
+    const { context, log } = this.#parts;
     const times: Times = { startedMs: performance.now(), firstMs: null };
     const head: AnswerHead = {
       id: `${endpoint.idPrefix}${randomUUID().replaceAll('-', '')}`,
       created: Math.floor(Date.now() / 1000),
-      model: modelName,
+      model: context.modelName,
     };
     const note = (fields: Readonly<Record<string, unknown>>, message: string): void =>
       log.info({ id: head.id, ...fields }, message);
     const call = endpoint.read(body, { ...context, log: note });
-    checkModel(call.model);
+    context.checkModel(call.model);
     if (call.unknown.length > 0) note({ fields: call.unknown }, 'unknown fields are ignored');
     if (call.notes.length > 0) note({ notes: call.notes }, 'read with changes');
     this.#checkRoom(call.choices);

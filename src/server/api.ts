@@ -14,6 +14,8 @@ export interface Api {
   /** Whether errors on this path are told in the API's shape. */
   owns(path: string): boolean;
   readonly endpoints: readonly Endpoint[];
+  /** Everything else that the API has; none generates. */
+  readonly routes?: readonly Route[];
   /** Status and body for whatever was thrown; tells nothing of the inside. */
   errorBody(error: unknown): ErrorReply;
 }
@@ -34,8 +36,27 @@ export interface Endpoint {
   read(body: JsonValue, context: ReadContext): Call;
 }
 
+/** A route that answers at once. */
+export interface Route {
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  /** With `:name` for a part that `params` has. */
+  readonly path: string;
+  /** The body of the answer. Throws UserError. */
+  handle(request: RouteRequest, context: ReadContext): unknown;
+}
+
+export interface RouteRequest {
+  /** null where the request has none. */
+  readonly body: JsonValue;
+  readonly params: Readonly<Record<string, string>>;
+}
+
 export interface ReadContext extends ReadOptions, UsageOptions {
   readonly completion: Completion;
+  /** Name that the model is served under. */
+  readonly modelName: string;
+  /** Throws UserError for a name that the server does not have. */
+  readonly checkModel: (model: string) => void;
   /** A note for the log. */
   readonly log: (fields: Readonly<Record<string, unknown>>, message: string) => void;
 }

@@ -9,7 +9,7 @@ import type { Completion } from '../completion/index.ts';
 import { UserError } from '../util/index.ts';
 import { allowOrigin, checkKey, keyOf } from './access.ts';
 import { Answerer } from './answer.ts';
-import type { Api, ErrorReply } from './api.ts';
+import type { Api, ErrorReply, ReadContext } from './api.ts';
 import { createHttp, type Http, listen, stop } from './http.ts';
 import { Metrics } from './metrics.ts';
 import { describeError } from './openai/errors.ts';
@@ -19,7 +19,7 @@ export interface ServerOptions {
   readonly completion: Completion;
   /** Name that the model is served under. */
   readonly modelName: string;
-  /** Further names that clients may use. */
+  /** Further names that clients may use; '*' = any. */
   readonly aliases?: readonly string[];
   readonly host?: string;
   /** 0 = any free port. */
@@ -63,6 +63,7 @@ class App {
   readonly #options: ServerOptions;
   readonly #log: Logger;
   readonly #metrics: Metrics;
+  readonly #context: ReadContext;
   readonly #answerer: Answerer;
   readonly #started = Math.floor(Date.now() / 1000);
   #closing: Promise<void> | null = null;
@@ -75,16 +76,18 @@ class App {
       bodyLimitBytes: options.bodyLimitBytes ?? 64 * 2 ** 20,
       sendError: (request, reply, error) => this.#sendError(request, reply, error),
     });
-    this.#answerer = new Answerer({
-      context: {
-        completion: options.completion,
-        usageDetails: options.usageDetails ?? false,
-        strictContent: options.strictContent ?? false,
-      },
+    this.#context = {
+      completion: options.completion,
       modelName: options.modelName,
+      checkModel: (model) => this.#checkModel(model),
+      usageDetails: options.usageDetails ?? false,
+      strictContent: options.strictContent ?? false,
+      log: (fields, message) => this.#log.info(fields, message),
+    };
+    this.#answerer = new Answerer({
+      context: this.#context,
       log: this.#log,
       metrics: this.#metrics,
-      checkModel: (model) => this.#checkModel(model),
       pingMs: options.pingMs ?? 15_000,
       describe: (api, error, id) => this.#describe(api, error, id),
     });
@@ -127,11 +130,18 @@ class App {
         },
       );
     });
-    for (const api of apis)
+    for (const api of apis) {
       for (const endpoint of api.endpoints)
         http.post<{ Body: JsonValue }>(endpoint.path, (request, reply) =>
           this.#answerer.answer(api, endpoint, request.body, reply),
         );
+      for (const { method, path, handle } of api.routes ?? [])
+        http.route<{ Body: JsonValue | undefined; Params: Record<string, string> }>({
+          method,
+          url: path,
+          handler: async ({ body, params }) => handle({ body: body ?? null, params }, this.#context),
+        });
+    }
   }
 
   #model() {
@@ -182,7 +192,7 @@ class App {
 
   #checkModel(model: string): void {
     const { modelName, aliases = [] } = this.#options;
-    if (model !== modelName && !aliases.includes(model))
+    if (model !== modelName && !aliases.includes(model) && !aliases.includes('*'))
       throw new UserError(
         'model_not_found',
         `the model '${model.slice(0, 200)}' does not exist, this server has '${modelName}'`,

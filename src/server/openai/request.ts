@@ -3,7 +3,7 @@
  * of range is refused by its name, and so is a value that OpenAI has and this server has not; unknown fields are listed.
  */
 import { isJsonObject, JsonNumber, type JsonValue, type ToolDef } from '../../chat/index.ts';
-import type { ChatRequest, GenerationOptions, TextRequest } from '../../completion/index.ts';
+import type { ChatRequest, GenerationOptions, TextRequest, ToolChoice } from '../../completion/index.ts';
 import { defaultSampling, validateSampling } from '../../sampling/index.ts';
 import { Notes, type ReadOptions } from '../content.ts';
 import { Fields, kindOf, wrongField } from '../fields.ts';
@@ -64,6 +64,7 @@ export function readChatRequest(body: JsonValue, options: ReadOptions): ReadRequ
     messages: readMessages(fields, { options, notes }),
     tools: readTools(fields),
     toolChoice: readToolChoice(fields),
+    format: null,
     parallelToolCalls: fields.boolean('parallel_tool_calls') ?? true,
     enableThinking:
       flag(thinking, 'chat_template_kwargs.enable_thinking') ?? topLevelThinking ?? effortThinks,
@@ -243,9 +244,9 @@ function readTools(fields: Fields): ToolDef[] | null {
   });
 }
 
-function readToolChoice(fields: Fields): 'auto' | 'none' {
+function readToolChoice(fields: Fields): ToolChoice {
   const choice = fields.value('tool_choice');
-  if (choice === undefined || choice === 'auto') return 'auto';
-  if (choice === 'none') return 'none';
+  if (choice === undefined || choice === 'auto') return { mode: 'auto', names: null };
+  if (choice === 'none') return { mode: 'none', names: null };
   throw wrongField('tool_choice', `is ${kindOf(choice)}, which is not supported yet: use auto or none`);
 }
