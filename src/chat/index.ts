@@ -31,3 +31,4 @@ export {
   type ToolCall,
   type ToolDef,
 } from './types.ts';
+export { type StableMessages, withStableLines } from './volatile-lines.ts';

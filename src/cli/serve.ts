@@ -29,6 +29,7 @@ interface ServeFlags extends EngineFlags {
   readonly strictContent?: boolean;
   readonly corsOrigin?: string[];
   readonly preserveThinking?: boolean;
+  readonly keepVolatileLines?: boolean;
   readonly templateKwargs?: JsonObject;
   readonly json?: boolean;
 }
@@ -50,6 +51,10 @@ export function addServe(program: Command): void {
     .option('--strict-content', 'refuse images and files in messages, instead of a placeholder text')
     .option('--preserve-thinking', 'keep past thinking in the prompt when a request does not say')
     .option('--template-kwargs <json>', 'template variables when a request does not give them', parseObject)
+    .option(
+      '--keep-volatile-lines',
+      'leave lines of system messages that change with every request as they are',
+    )
     .option('--cors-origin <origin...>', 'origins of web pages that may ask, * = any')
     .option('--json', 'log as JSON');
   addEngineFlags(command).action(serve);
@@ -64,6 +69,7 @@ async function serve(model: string, flags: ServeFlags): Promise<void> {
     trustMessages: flags.trustMessages === true,
     preserveThinking: flags.preserveThinking === true ? true : null,
     templateKwargs: flags.templateKwargs ?? {},
+    keepVolatileLines: flags.keepVolatileLines === true,
   });
   const log = flags.json ? pino() : pino({ base: null, timestamp: pino.stdTimeFunctions.isoTime });
   const { info } = completion.engine;

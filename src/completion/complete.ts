@@ -2,11 +2,19 @@
  * Where text meets the engine: messages become token ids with their message boundaries, token ids become reasoning, content
  * and tool calls. Control tokens come from the template alone, unless `trustMessages` restores what the reference does.
  */
-import { type ChatTemplate, type JsonObject, withOneSystem, withParsedArguments } from '../chat/index.ts';
+import {
+  type ChatTemplate,
+  type JsonObject,
+  withOneSystem,
+  withParsedArguments,
+  withStableLines,
+} from '../chat/index.ts';
 import type { Engine, GenerateRequest, TokenLogprob } from '../engine/index.ts';
 import type { Tokenizer } from '../tokenizer/index.ts';
 import { present, UserError } from '../util/index.ts';
 import { AnswerText } from './answer-text.ts';
+import { KeptReasoning } from './kept-reasoning.ts';
+import { RecentPrompts } from './recent-prompts.ts';
 import type { ChatRequest, Delta, GenerationOptions, TextLogprob, TextRequest } from './types.ts';
 
 export interface CompletionParts {
@@ -22,23 +30,30 @@ export interface CompletionParts {
   readonly preserveThinking?: boolean | null;
   /** Template variables below those of the request. */
   readonly templateKwargs?: JsonObject;
+  /** Leave lines of system messages that change with every request as they are (`chat/volatile-lines.ts`). */
+  readonly keepVolatileLines?: boolean;
 }
 
 interface Prompt {
   readonly ids: Int32Array;
   readonly boundaries: readonly number[];
   readonly opensThinking: boolean;
+  /** Lines of system messages that were made stable. */
+  readonly stableLines: number;
 }
 
 export class Completion {
   readonly engine: Engine;
   readonly tokenizer: Tokenizer;
   readonly #parts: CompletionParts;
+  readonly #reasoning = new KeptReasoning();
+  readonly #recent: RecentPrompts;
 
   constructor(parts: CompletionParts) {
     this.engine = parts.engine;
     this.tokenizer = parts.tokenizer;
     this.#parts = parts;
+    this.#recent = new RecentPrompts((ids) => parts.tokenizer.decode(ids));
   }
 
   /** Streams an answer to a conversation. Throws UserError at once for what can not be run. */
@@ -57,7 +72,7 @@ export class Completion {
     });
     const options = request.toolChoice.mode === 'none' ? this.#withoutCalls(request) : request;
     const run = this.#request(prompt, options, 'messages');
-    return this.#generate({ run, text, signal });
+    return this.#keepReasoning(this.#generate({ run, text, signal, prompt }), run.tenant);
   }
 
   /** Streams a continuation of raw text or ids; all of it is content. Throws UserError as `chat` does. */
@@ -72,20 +87,22 @@ export class Completion {
     if (ids.length === 0) throw promptError('has 0 tokens, at least 1 is needed');
     const { tokenizer } = this;
     const text = new AnswerText({ tokenizer, stop: request.stop, reader: null, oneCall: false });
-    const raw = { ids, boundaries: [], opensThinking: false };
-    return this.#generate({ run: this.#request(raw, request, 'prompt'), text, signal });
+    const raw = { ids, boundaries: [], opensThinking: false, stableLines: 0 };
+    return this.#generate({ run: this.#request(raw, request, 'prompt'), text, signal, prompt: raw });
   }
 
   /** Token ids and message boundaries of a conversation. */
   renderPrompt(
     request: Pick<
       ChatRequest,
-      'messages' | 'tools' | 'enableThinking' | 'preserveThinking' | 'templateKwargs'
+      'messages' | 'tools' | 'enableThinking' | 'preserveThinking' | 'templateKwargs' | 'tenant'
     >,
   ): Prompt {
-    const { template, tokenizer, trustMessages } = this.#parts;
+    const { template, tokenizer, trustMessages, keepVolatileLines } = this.#parts;
+    const known = this.#reasoning.restore(request.tenant ?? '', request.messages);
+    const stable = keepVolatileLines === true ? { messages: known, changed: 0 } : withStableLines(known);
     const rendered = template.render({
-      messages: withOneSystem(withParsedArguments(request.messages)),
+      messages: withOneSystem(withParsedArguments(stable.messages)),
       tools: request.tools,
       anyHistory: true,
       addGenerationPrompt: true,
@@ -99,7 +116,7 @@ export class Completion {
     const marks = rendered.boundaries.map(({ segment }) => segment);
     const { ids, counts } = tokenizer.encodeSegmentsAt(segments, marks);
     const boundaries = counts.filter((at, i) => at > 0 && at > (counts[i - 1] ?? 0));
-    return { ids, boundaries, opensThinking: rendered.opensThinking };
+    return { ids, boundaries, opensThinking: rendered.opensThinking, stableLines: stable.changed };
   }
 
   /** The tools stay in the prompt, so that its pages are found again; the token that begins a call is ruled out. */
@@ -114,8 +131,11 @@ export class Completion {
     run: GenerateRequest;
     text: AnswerText;
     signal: AbortSignal | undefined;
+    prompt: Prompt;
   }): AsyncGenerator<Delta> {
-    const { run, text, signal } = job;
+    const { run, text, signal, prompt } = job;
+    const generated: number[] = [];
+    const { broke, answered } = this.#recent.add(run.ids, run.tenant);
     let completionTokens = 0;
     let cachedTokens = 0;
     const ended = new AbortController();
@@ -124,17 +144,20 @@ export class Completion {
       if (event.type === 'start') {
         cachedTokens = event.cachedTokens;
         const { promptTokens, matchedTokens, reuseLimit } = event;
-        yield { type: 'start', promptTokens, cachedTokens, matchedTokens, reuseLimit };
+        const { stableLines } = prompt;
+        yield { type: 'start', promptTokens, cachedTokens, matchedTokens, reuseLimit, broke, stableLines };
       } else if (event.type === 'tokens') {
         for (const [i, id] of event.ids.entries()) {
           if (text.ended) break;
           completionTokens++;
+          generated.push(id);
           const logprob = event.logprobs?.[i];
           if (logprob !== undefined) yield { type: 'logprobs', tokens: [this.#textLogprob(logprob)] };
           yield* text.push(id);
         }
         if (text.ended) ended.abort();
       } else {
+        answered(generated);
         const { deltas, calledTools } = text.finish(event.reason === 'stop' ? 'ended' : 'cut');
         yield* deltas;
         const usage = { promptTokens: run.ids.length, cachedTokens, completionTokens };
@@ -142,6 +165,18 @@ export class Completion {
         const told = reason === 'stop' && calledTools ? 'tool_calls' : reason;
         yield { type: 'finish', reason: told, stopText: text.stopText, usage, stats: event.stats };
       }
+    }
+  }
+
+  /** Remembers what was thought before the calls of an answer, for clients that send them back without it. */
+  async *#keepReasoning(deltas: AsyncIterable<Delta>, tenant: string): AsyncGenerator<Delta> {
+    let reasoning = '';
+    const calls: string[] = [];
+    for await (const delta of deltas) {
+      if (delta.type === 'reasoning') reasoning += delta.text;
+      if (delta.type === 'tool-start') calls.push(delta.id);
+      if (delta.type === 'finish') this.#reasoning.keep(tenant, calls, reasoning);
+      yield delta;
     }
   }
 

@@ -1,5 +1,6 @@
 export { type Answer, Completion, type CompletionParts, collectAnswer } from './complete.ts';
 export { type ModelOptions, openModel, stopIdsOf } from './open.ts';
+export type { PromptBreak } from './recent-prompts.ts';
 export {
   type AnswerFormat,
   type ChatRequest,

@@ -17,6 +17,8 @@ export interface ModelOptions {
   readonly preserveThinking?: boolean | null;
   /** Template variables below those of a request. */
   readonly templateKwargs?: JsonObject;
+  /** Leave lines of system messages that change with every request as they are. */
+  readonly keepVolatileLines?: boolean;
 }
 
 /** Tokens that end a turn or a text, whatever the configs say. */
@@ -42,5 +44,6 @@ export async function openModel(options: ModelOptions): Promise<Completion> {
     trustMessages: options.trustMessages ?? false,
     preserveThinking: options.preserveThinking ?? null,
     templateKwargs: options.templateKwargs ?? {},
+    keepVolatileLines: options.keepVolatileLines ?? false,
   });
 }

@@ -3,6 +3,7 @@ import type { ChatMessage, JsonObject, JsonValue, ToolDef } from '../chat/index.
 import type { GenerationStats, ReuseLimit } from '../engine/index.ts';
 import { defaultSampling, type SamplingParams } from '../sampling/index.ts';
 import { UserError } from '../util/index.ts';
+import type { PromptBreak } from './recent-prompts.ts';
 
 export interface GenerationOptions {
   /** Tokens of the answer; null = what the context leaves, which also bounds larger numbers. */
@@ -95,6 +96,10 @@ export type Delta =
       readonly cachedTokens: number;
       readonly matchedTokens: number;
       readonly reuseLimit: ReuseLimit;
+      /** Where the prompt parts from the most similar one before it; null where it only continues it. */
+      readonly broke: PromptBreak | null;
+      /** Lines of system messages that were made stable. */
+      readonly stableLines: number;
     }
   | { readonly type: 'reasoning' | 'content'; readonly text: string }
   | { readonly type: 'tool-start'; readonly index: number; readonly id: string; readonly name: string }

@@ -7,6 +7,7 @@ import type { Answer } from '../completion/index.ts';
 import { UserError } from '../util/index.ts';
 import type { AnswerHead, Api, Call, Endpoint, ReadContext, StreamWriter } from './api.ts';
 import { ChoiceCollector, type ChoiceDelta, runChoices } from './choices.ts';
+import { Explained } from './explain.ts';
 import type { Metrics } from './metrics.ts';
 import { speculationBody, sumOfUsage } from './openai/usage.ts';
 import { ResponseStream } from './stream.ts';
@@ -28,6 +29,8 @@ interface Times {
 
 export class Answerer {
   readonly #parts: AnswererParts;
+  /** What the last answers reused, and why not more. */
+  readonly explained = new Explained();
   readonly #running = new Map<AbortController, number>();
 
   constructor(parts: AnswererParts) {
@@ -148,6 +151,8 @@ export class Answerer {
       reason,
     });
     const stats = first?.finish.stats;
+    const start = first?.start ?? null;
+    if (start !== null) this.explained.add(head, start);
     this.#parts.log.info(
       {
         id: head.id,
@@ -155,6 +160,8 @@ export class Answerer {
         computed: promptTokens - cachedTokens,
         generated: completionTokens,
         reuseLimit: first?.start?.reuseLimit ?? null,
+        ...(start?.broke ? { broke: start.broke } : {}),
+        ...(start?.stableLines ? { stableLines: start.stableLines } : {}),
         ttftMs: firstMs === null ? null : round(firstMs - startedMs),
         tokensPerSecond: later > 0 && decodeMs > 0 ? round((1000 * later) / decodeMs) : null,
         tokensPerStep: steps === 0 ? 0 : round(completionTokens / steps),

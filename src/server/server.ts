@@ -121,6 +121,9 @@ class App {
       this.#checkModel(params['*']);
       return this.#model();
     });
+    http.get<{ Querystring: Record<string, unknown> }>('/v1/cache/explain', async ({ query }) =>
+      this.#answerer.explained.body(query),
+    );
     http.post('/v1/embeddings', async () => {
       throw new UserError(
         'invalid_request',

@@ -16,7 +16,10 @@ export const userSays = (content: string) => [{ role: 'user', content }];
 export async function serveStub(
   script: StubScript,
   options: StubOptions &
-    Partial<Omit<ServerOptions, 'completion'>> & { enableThinking?: boolean | null } = {},
+    Partial<Omit<ServerOptions, 'completion'>> & {
+      enableThinking?: boolean | null;
+      keepVolatileLines?: boolean;
+    } = {},
 ): Promise<StubServer> {
   const { completion, engine } = stubCompletion(script, options);
   const log: Record<string, unknown>[] = [];

@@ -241,7 +241,11 @@ function logprobsOf(ids: readonly number[], topLogprobs: number | null) {
 /** A completion on a stub engine, with the bundled model's tokenizer and template. */
 export function stubCompletion(
   script: StubScript,
-  options: StubOptions & { trustMessages?: boolean; enableThinking?: boolean | null } = {},
+  options: StubOptions & {
+    trustMessages?: boolean;
+    enableThinking?: boolean | null;
+    keepVolatileLines?: boolean;
+  } = {},
 ): { readonly engine: StubEngine; readonly completion: Completion } {
   const engine = new StubEngine(script, options);
   const completion = new Completion({
@@ -250,6 +254,7 @@ export function stubCompletion(
     template: loadTemplate(modelFolder),
     stopIds: stopIdsOf(tokenizer, []),
     enableThinking: options.enableThinking ?? false,
+    keepVolatileLines: options.keepVolatileLines ?? false,
     trustMessages: options.trustMessages ?? false,
   });
   return { engine, completion };
