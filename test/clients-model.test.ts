@@ -111,6 +111,26 @@ describe.skipIf(!hasNative)('an agent on the bundled model', () => {
   });
   afterEach(() => rmSync(folder, { recursive: true }));
 
+  it('computes the prompt once for eight answers', async () => {
+    const before = await completion.engine.stats();
+    const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none', maxRetries: 0 });
+    const content = 'Say which of these files has the bug. '.repeat(40);
+    const { choices, usage } = await client.chat.completions.create({
+      model: 'tiny',
+      messages: [{ role: 'user', content }],
+      n: 8,
+      seed: 1,
+      max_tokens: 8,
+    });
+    const after = await completion.engine.stats();
+    const promptTokens = usage?.prompt_tokens ?? 0;
+    const computed = after.promptTokens - before.promptTokens - (after.cachedTokens - before.cachedTokens);
+    expect(new Set(choices.map(({ message }) => message.content)).size).toBeGreaterThan(1);
+    expect(promptTokens).toBeGreaterThan(300);
+    // What the generation prompt says is computed by each.
+    expect(computed).toBeLessThan(promptTokens + 7 * 16);
+  });
+
   it.each([false, true])('mends the bug through the openai client, stream %s', async (stream) => {
     const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none', maxRetries: 0 });
     const runnable: RunnableToolFunctionWithParse<{ command: string }> = {
