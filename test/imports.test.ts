@@ -15,6 +15,7 @@ const layers: Record<string, number> = {
   models: 3,
   cache: 3,
   sampling: 3,
+  grammar: 3,
   engine: 4,
   completion: 5,
   server: 6,

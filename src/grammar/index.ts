@@ -1,0 +1,3 @@
+/** Answers that hold a form: JSON Schema, patterns, choices and tool calls, as masks over tokens. */
+export type { CallableTool, Constraint, Grammar, Matcher } from './types.ts';
+export { type TokenSource, Vocabulary, vocabularyOf } from './vocabulary.ts';
