@@ -3,8 +3,8 @@
  * leading system messages as one, and for interpreted templates what they refuse in a shape that they accept.
  */
 import { parseLossless } from './json-parse.ts';
-import { isJsonObject, type JsonObject, type JsonValue } from './json-value.ts';
-import type { ChatMessage, ToolCall } from './types.ts';
+import { isJsonObject, type JsonObject, type JsonValue, ObjectBuilder, orderedKeys } from './json-value.ts';
+import type { ChatMessage, ToolCall, ToolDef } from './types.ts';
 
 /**
  * Arguments of past calls that are the JSON text of an object become that object, numbers and key order kept; anything
@@ -44,6 +44,25 @@ export function withOneSystem(messages: readonly ChatMessage[]): readonly ChatMe
   const end = messages.findIndex(({ role }) => role !== 'system');
   const leading = end < 0 ? messages : messages.slice(0, end);
   return leading.length < 2 ? messages : [joined(leading), ...messages.slice(leading.length)];
+}
+
+/**
+ * Tools as the model is told of them. `strict` says how an answer is made, and not every API has it: without it, a
+ * conversation has the same prompt through all of them.
+ */
+export function toolsForPrompt(tools: readonly ToolDef[] | null): readonly ToolDef[] | null {
+  return (
+    tools?.map((tool) => {
+      const { function: fn } = tool;
+      return isJsonObject(fn) && 'strict' in fn ? { ...tool, function: without(fn, 'strict') } : tool;
+    }) ?? null
+  );
+}
+
+function without(object: JsonObject, name: string): JsonObject {
+  const rest = new ObjectBuilder();
+  for (const key of orderedKeys(object)) if (key !== name) rest.set(key, object[key] as JsonValue);
+  return rest.finish();
 }
 
 /** All system messages in front, a user message if there is none, arguments that are objects. */

@@ -1,6 +1,6 @@
 /** Messages <-> text: lossless JSON, chat templates, and the reader of what a model writes. Knows no HTTP. */
 export type { ReaderEvent } from './call-builder.ts';
-export { holdsNoArguments, withOneSystem, withParsedArguments } from './history.ts';
+export { holdsNoArguments, toolsForPrompt, withOneSystem, withParsedArguments } from './history.ts';
 export { jsonDepthLimit, type ParseOptions, parseLossless } from './json-parse.ts';
 export { quoteJson, stringifyCompact, stringifyPython, stringifySpaced } from './json-stringify.ts';
 export {

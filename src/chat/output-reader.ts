@@ -86,6 +86,11 @@ export class OutputReader {
     return this.#callCount;
   }
 
+  /** What comes next is thinking, as far as is known. */
+  get isThinking(): boolean {
+    return this.#state === 'thinking' || (this.#state === 'quoted' && this.#quotedIn === 'thinking');
+  }
+
   push(text: string): ReaderEvent[] {
     this.#text += text;
     return this.#run();

@@ -42,6 +42,11 @@ export class AnswerText {
     return this.#stopText;
   }
 
+  /** The next token is one of thinking, or the tag that ends it. */
+  get isThinking(): boolean {
+    return this.#reader?.isThinking ?? false;
+  }
+
   push(id: number): Delta[] {
     const { text, stop } = this.#stops.push(this.#decoder.push(id));
     if (stop !== null) {

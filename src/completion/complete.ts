@@ -5,6 +5,7 @@
 import {
   type ChatTemplate,
   type JsonObject,
+  toolsForPrompt,
   withOneSystem,
   withParsedArguments,
   withStableLines,
@@ -103,7 +104,7 @@ export class Completion {
     const stable = keepVolatileLines === true ? { messages: known, changed: 0 } : withStableLines(known);
     const rendered = template.render({
       messages: withOneSystem(withParsedArguments(stable.messages)),
-      tools: request.tools,
+      tools: toolsForPrompt(request.tools),
       anyHistory: true,
       addGenerationPrompt: true,
       enableThinking: request.enableThinking ?? this.#parts.enableThinking ?? undefined,
@@ -137,6 +138,7 @@ export class Completion {
     const generated: number[] = [];
     const { broke, answered } = this.#recent.add(run.ids, run.tenant);
     let completionTokens = 0;
+    let reasoningTokens = 0;
     let cachedTokens = 0;
     const ended = new AbortController();
     const either = signal === undefined ? ended.signal : AbortSignal.any([signal, ended.signal]);
@@ -150,6 +152,7 @@ export class Completion {
         for (const [i, id] of event.ids.entries()) {
           if (text.ended) break;
           completionTokens++;
+          if (text.isThinking) reasoningTokens++;
           generated.push(id);
           const logprob = event.logprobs?.[i];
           if (logprob !== undefined) yield { type: 'logprobs', tokens: [this.#textLogprob(logprob)] };
@@ -160,7 +163,7 @@ export class Completion {
         answered(generated);
         const { deltas, calledTools } = text.finish(event.reason === 'stop' ? 'ended' : 'cut');
         yield* deltas;
-        const usage = { promptTokens: run.ids.length, cachedTokens, completionTokens };
+        const usage = { promptTokens: run.ids.length, cachedTokens, completionTokens, reasoningTokens };
         const reason = text.ended ? 'stop' : event.reason;
         const told = reason === 'stop' && calledTools ? 'tool_calls' : reason;
         yield { type: 'finish', reason: told, stopText: text.stopText, usage, stats: event.stats };

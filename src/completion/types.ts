@@ -87,6 +87,8 @@ export interface Usage {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly completionTokens: number;
+  /** Of these, those of thinking, with the tag that ends it. */
+  readonly reasoningTokens: number;
 }
 
 export type Delta =

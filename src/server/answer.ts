@@ -5,6 +5,7 @@ import type { Logger } from 'pino';
 import type { JsonValue } from '../chat/index.ts';
 import type { Answer } from '../completion/index.ts';
 import { UserError } from '../util/index.ts';
+import { keyOf } from './access.ts';
 import type { AnswerHead, Api, Call, Endpoint, ReadContext, StreamWriter } from './api.ts';
 import { ChoiceCollector, type ChoiceDelta, runChoices } from './choices.ts';
 import { Explained } from './explain.ts';
@@ -13,7 +14,7 @@ import { speculationBody, sumOfUsage } from './openai/usage.ts';
 import { ResponseStream } from './stream.ts';
 
 export interface AnswererParts {
-  readonly context: Omit<ReadContext, 'log'>;
+  readonly context: Omit<ReadContext, 'log' | 'caller'>;
   readonly log: Logger;
   readonly metrics: Metrics;
   readonly pingMs: number;
@@ -51,7 +52,7 @@ export class Answerer {
     };
     const note = (fields: Readonly<Record<string, unknown>>, message: string): void =>
       log.info({ id: head.id, ...fields }, message);
-    const call = endpoint.read(body, { ...context, log: note });
+    const call = endpoint.read(body, { ...context, caller: keyOf(reply.request.headers), log: note });
     context.checkModel(call.model);
     if (call.unknown.length > 0) note({ fields: call.unknown }, 'unknown fields are ignored');
     if (call.notes.length > 0) note({ notes: call.notes }, 'read with changes');

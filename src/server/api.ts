@@ -49,10 +49,13 @@ export interface RouteRequest {
   /** null where the request has none. */
   readonly body: JsonValue;
   readonly params: Readonly<Record<string, string>>;
+  readonly query: Readonly<Record<string, unknown>>;
 }
 
 export interface ReadContext extends ReadOptions, UsageOptions {
   readonly completion: Completion;
+  /** The key that the client sent: what one may look up, another may not. */
+  readonly caller: string;
   /** Name that the model is served under. */
   readonly modelName: string;
   /** Throws UserError for a name that the server does not have. */

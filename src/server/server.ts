@@ -14,6 +14,7 @@ import { createHttp, type Http, listen, stop } from './http.ts';
 import { Metrics } from './metrics.ts';
 import { describeError } from './openai/errors.ts';
 import { openai } from './openai/index.ts';
+import { openResponses } from './responses/index.ts';
 
 export interface ServerOptions {
   readonly completion: Completion;
@@ -45,8 +46,8 @@ export interface Server {
   close(): Promise<void>;
 }
 
-/** The first that owns a path tells its errors. */
-const apis: readonly Api[] = [openai];
+/** The first that owns a path tells its errors. Some keep things, so every server has its own. */
+const openApis = (): readonly Api[] => [openResponses(), openai];
 
 export async function startServer(options: ServerOptions): Promise<Server> {
   if (options.apiKey === '')
@@ -63,8 +64,9 @@ class App {
   readonly #options: ServerOptions;
   readonly #log: Logger;
   readonly #metrics: Metrics;
-  readonly #context: ReadContext;
+  readonly #context: Omit<ReadContext, 'caller'>;
   readonly #answerer: Answerer;
+  readonly #apis = openApis();
   readonly #started = Math.floor(Date.now() / 1000);
   #closing: Promise<void> | null = null;
 
@@ -133,16 +135,21 @@ class App {
         },
       );
     });
-    for (const api of apis) {
+    for (const api of this.#apis) {
       for (const endpoint of api.endpoints)
         http.post<{ Body: JsonValue }>(endpoint.path, (request, reply) =>
           this.#answerer.answer(api, endpoint, request.body, reply),
         );
       for (const { method, path, handle } of api.routes ?? [])
-        http.route<{ Body: JsonValue | undefined; Params: Record<string, string> }>({
+        http.route<{
+          Body: JsonValue | undefined;
+          Params: Record<string, string>;
+          Querystring: Record<string, unknown>;
+        }>({
           method,
           url: path,
-          handler: async ({ body, params }) => handle({ body: body ?? null, params }, this.#context),
+          handler: async ({ body, params, query, headers }) =>
+            handle({ body: body ?? null, params, query }, { ...this.#context, caller: keyOf(headers) }),
         });
     }
   }
@@ -177,7 +184,7 @@ class App {
   }
 
   #sendError(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
-    const api = apis.find((one) => one.owns(request.url)) ?? openai;
+    const api = this.#apis.find((one) => one.owns(request.url)) ?? openai;
     const { status, body } = this.#describe(api, error, null);
     if (status === 429 || status === 503 || status === 529) reply.header('Retry-After', '1');
     return reply.code(status).type('application/json; charset=utf-8').send(body);

@@ -9,6 +9,7 @@ export const errorStatus = {
   context_length_exceeded: 400,
   invalid_api_key: 401,
   model_not_found: 404,
+  previous_response_not_found: 400,
   not_found: 404,
   request_too_large: 413,
   too_many_requests: 429,

@@ -55,21 +55,13 @@ export function readChatRequest(body: JsonValue, options: ReadOptions): ReadRequ
   const fields = fieldsOf(body);
   const notes = new Notes();
   const model = requiredModel(fields);
-  const kwargs = fields.object('chat_template_kwargs') ?? {};
-  const { enable_thinking: thinking, preserve_thinking: preserve, ...templateKwargs } = kwargs;
-  const topLevelThinking = fields.boolean('enable_thinking');
-  const effort = readEffort(fields);
-  const effortThinks = effort === null ? null : effort !== 'none';
   const request: ChatRequest = {
     messages: readMessages(fields, { options, notes }),
     tools: readTools(fields),
     toolChoice: readToolChoice(fields),
     format: null,
     parallelToolCalls: fields.boolean('parallel_tool_calls') ?? true,
-    enableThinking:
-      flag(thinking, 'chat_template_kwargs.enable_thinking') ?? topLevelThinking ?? effortThinks,
-    preserveThinking: flag(preserve, 'chat_template_kwargs.preserve_thinking') ?? null,
-    templateKwargs: effort === null ? templateKwargs : { reasoning_effort: effort, ...templateKwargs },
+    ...templateOptions(fields),
     ...generationOptions(fields, chatLogprobs(fields)),
   };
   return { model, ...streamOptions(fields), request, unknown: unknownFields(fields), notes: notes.lines };
@@ -87,7 +79,25 @@ export function readTextRequest(body: JsonValue): ReadRequest<TextRequest> {
   return { model, ...streamOptions(fields), request, unknown: unknownFields(fields), notes: [] };
 }
 
-function fieldsOf(body: JsonValue): Fields {
+/** What the template is told: thinking and its further variables. */
+export function templateOptions(
+  fields: Fields,
+): Pick<ChatRequest, 'enableThinking' | 'preserveThinking' | 'templateKwargs'> {
+  const kwargs = fields.object('chat_template_kwargs') ?? {};
+  const { enable_thinking: thinking, preserve_thinking: preserve, ...templateKwargs } = kwargs;
+  const topLevelThinking = fields.boolean('enable_thinking');
+  const effort = readEffort(fields);
+  const effortThinks = effort === null ? null : effort !== 'none';
+  return {
+    enableThinking:
+      flag(thinking, 'chat_template_kwargs.enable_thinking') ?? topLevelThinking ?? effortThinks,
+    preserveThinking: flag(preserve, 'chat_template_kwargs.preserve_thinking') ?? null,
+    templateKwargs: effort === null ? templateKwargs : { reasoning_effort: effort, ...templateKwargs },
+  };
+}
+
+/** The fields of a body; one that constrains the answer and is not supported is refused. */
+export function fieldsOf(body: JsonValue): Fields {
   if (!isJsonObject(body)) throw wrongField('body', `is ${kindOf(body)}, expected an object`);
   const fields = new Fields(body);
   for (const [name, instead] of Object.entries(unsupported))
@@ -112,7 +122,7 @@ function readEffort(fields: Fields): string | null {
   return effort;
 }
 
-function requiredModel(fields: Fields): string {
+export function requiredModel(fields: Fields): string {
   const model = fields.text('model');
   if (model === undefined) throw wrongField('model', 'is missing');
   return model;
@@ -133,13 +143,13 @@ function streamOptions(fields: Fields): { stream: boolean; choices: number; incl
   };
 }
 
-function flag(value: JsonValue | undefined, param: string): boolean | undefined {
+export function flag(value: JsonValue | undefined, param: string): boolean | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value !== 'boolean') throw wrongField(param, `is ${kindOf(value)}, expected true or false`);
   return value;
 }
 
-function generationOptions(fields: Fields, topLogprobs: number | null): GenerationOptions {
+export function generationOptions(fields: Fields, topLogprobs: number | null): GenerationOptions {
   const format = fields.object('response_format');
   if (format !== undefined && format.type !== 'text')
     throw wrongField('response_format', `has the type ${kindOf(format.type)}, only text is supported`);
@@ -199,7 +209,7 @@ function chatLogprobs(fields: Fields): number | null {
   return wanted ? limitLogprobs(top, 'top_logprobs') : null;
 }
 
-function limitLogprobs(count: number | null, param: string): number | null {
+export function limitLogprobs(count: number | null, param: string): number | null {
   if (count !== null && count > maxTopLogprobs)
     throw wrongField(param, `is ${count}, the limit is ${maxTopLogprobs}`);
   return count;

@@ -16,6 +16,7 @@ export function sumOfUsage(finishes: readonly FinishDelta[]) {
     promptTokens: first?.usage.promptTokens ?? 0,
     cachedTokens: first?.usage.cachedTokens ?? 0,
     completionTokens: sum(({ usage }) => usage.completionTokens),
+    reasoningTokens: sum(({ usage }) => usage.reasoningTokens),
     steps: sum(({ stats }) => stats.steps),
     draftedTokens: sum(({ stats }) => stats.draftedTokens),
     acceptedTokens: sum(({ stats }) => stats.acceptedTokens),
@@ -23,13 +24,14 @@ export function sumOfUsage(finishes: readonly FinishDelta[]) {
 }
 
 export function usageBody(finishes: readonly FinishDelta[], { usageDetails }: UsageOptions) {
-  const { promptTokens, cachedTokens, completionTokens } = sumOfUsage(finishes);
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = sumOfUsage(finishes);
   const [first] = finishes;
   return {
     prompt_tokens: promptTokens,
     completion_tokens: completionTokens,
     total_tokens: promptTokens + completionTokens,
     prompt_tokens_details: { cached_tokens: cachedTokens },
+    completion_tokens_details: { reasoning_tokens: reasoningTokens },
     ...(usageDetails && first !== undefined ? { speculation: speculationBody(first.stats) } : {}),
   };
 }
