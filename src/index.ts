@@ -9,6 +9,8 @@ export {
   type Delta,
   type ModelOptions,
   openModel,
+  openScript,
+  type ScriptOptions,
   type TextRequest,
   type Usage,
 } from './completion/index.ts';

@@ -116,7 +116,7 @@ describe('a failure in the engine', () => {
     const text = await response.text();
     expect(response.status).toBe(500);
     expect(JSON.parse(text).error).toMatchObject({ type: 'server_error', code: 'internal_error' });
-    expect(text).not.toContain('secret');
+    expect(text).not.toContain('the script fails');
     expect(log.filter((line) => line.msg === 'a request failed')).toHaveLength(1);
     expect(await (await other).text()).toContain('fine');
   });

@@ -184,7 +184,7 @@ describe('an answer as items', () => {
       type: 'response.failed',
       response: { status: 'failed', error: { code: 'internal_error' } },
     });
-    expect(JSON.stringify(all)).not.toContain('secret');
+    expect(JSON.stringify(all)).not.toContain('script fails');
   });
 });
 

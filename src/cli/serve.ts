@@ -1,9 +1,11 @@
 /** `copse serve`: a model behind the OpenAI API. */
+import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import { pino } from 'pino';
 import type { JsonObject } from '../chat/index.ts';
-import { openModel } from '../completion/index.ts';
+import { type Completion, openModel, openScript } from '../completion/index.ts';
 import { startServer } from '../server/index.ts';
+import { UserError } from '../util/index.ts';
 import { engineFolderOf, modelNameOf } from './model.ts';
 import {
   addEngineFlags,
@@ -17,6 +19,7 @@ import {
 } from './options.ts';
 
 interface ServeFlags extends EngineFlags {
+  readonly script?: string;
   readonly host: string;
   readonly port: number;
   readonly apiKey?: string;
@@ -38,7 +41,11 @@ export function addServe(program: Command): void {
   const command = program
     .command('serve')
     .description('serve a model through the OpenAI API')
-    .argument('<model>', 'checkpoint folder (packed once) or engine folder')
+    .argument(
+      '[model]',
+      'checkpoint folder (packed once) or engine folder; with --script, whose template is used',
+    )
+    .option('--script <file>', 'no model: say what a file of answers says, for tests of clients')
     .option('--host <address>', 'address to listen on', '127.0.0.1')
     .option('--port <n>', 'port, 0 = any free one', parseCount(0, 65_535), 8080)
     .option('--api-key <key>', 'key that clients must send')
@@ -60,20 +67,37 @@ export function addServe(program: Command): void {
   addEngineFlags(command).action(serve);
 }
 
-async function serve(model: string, flags: ServeFlags): Promise<void> {
-  const folder = await engineFolderOf(model, { recipe: flags.recipe, quiet: flags.json === true });
-  const completion = await openModel({
-    folder,
-    engine: engineOptionsOf(flags),
+/** What a scripted model takes its tokenizer and template from when none is named. */
+const bundledModel = fileURLToPath(new URL('../../models/copse-tiny', import.meta.url));
+
+async function open(model: string | undefined, flags: ServeFlags): Promise<Completion> {
+  const options = {
     enableThinking: thinkingOf(flags.reasoning),
     trustMessages: flags.trustMessages === true,
     preserveThinking: flags.preserveThinking === true ? true : null,
     templateKwargs: flags.templateKwargs ?? {},
     keepVolatileLines: flags.keepVolatileLines === true,
-  });
+  };
+  const { script, context, sequences, maxWaiting } = flags;
+  if (script !== undefined)
+    return openScript({
+      ...options,
+      script,
+      folder: model ?? bundledModel,
+      ...(context === 0 ? {} : { contextTokens: context }),
+      maxSequences: sequences,
+      maxWaiting,
+    });
+  if (model === undefined) throw new UserError('bad_option', 'name a model folder, or a --script');
+  const folder = await engineFolderOf(model, { recipe: flags.recipe, quiet: flags.json === true });
+  return openModel({ ...options, folder, engine: engineOptionsOf(flags) });
+}
+
+async function serve(model: string | undefined, flags: ServeFlags): Promise<void> {
+  const completion = await open(model, flags);
   const log = flags.json ? pino() : pino({ base: null, timestamp: pino.stdTimeFunctions.isoTime });
   const { info } = completion.engine;
-  const modelName = flags.name ?? modelNameOf(model);
+  const modelName = flags.name ?? (model === undefined ? 'scripted' : modelNameOf(model));
   const server = await startServer({
     completion,
     modelName,

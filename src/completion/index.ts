@@ -1,6 +1,7 @@
 export { type Answer, Completion, type CompletionParts, collectAnswer } from './complete.ts';
 export { type ModelOptions, openModel, stopIdsOf } from './open.ts';
 export type { PromptBreak } from './recent-prompts.ts';
+export { openScript, type ScriptOptions } from './script.ts';
 export {
   type AnswerFormat,
   type ChatRequest,

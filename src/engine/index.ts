@@ -1,6 +1,7 @@
 export { meanAcceptedLength, type SpeculationFigures } from './draft/figures.ts';
 export { assembleEngine, openEngine } from './open.ts';
 export { defaultEngineOptions, type EngineOptions, engineOptions } from './options.ts';
+export { type ScriptedAnswer, ScriptedEngine, type ScriptedOptions } from './scripted.ts';
 export type {
   Engine,
   EngineInfo,

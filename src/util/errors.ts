@@ -10,6 +10,7 @@ export const errorStatus = {
   invalid_api_key: 401,
   model_not_found: 404,
   previous_response_not_found: 400,
+  no_scripted_answer: 400,
   not_found: 404,
   request_too_large: 413,
   too_many_requests: 429,

@@ -27,6 +27,8 @@ export class ResponseRun {
   readonly #abort = new AbortController();
   #finish: FinishDelta | null = null;
   #sequence = 0;
+  /** Takes this out of what runs. */
+  #leave: () => void = () => undefined;
 
   constructor(read: ResponsesRequest, context: ReadContext, state: ResponseState) {
     this.#read = read;
@@ -100,12 +102,16 @@ export class ResponseRun {
 
   /** Takes part in what passes by. A response that its client cancelled ends like any other. */
   async *#watch(deltas: AsyncIterable<Delta>, signal: AbortSignal): AsyncGenerator<Delta> {
-    for await (const delta of deltas) {
-      const isCancel = delta.type === 'finish' && this.#abort.signal.aborted && !signal.aborted;
-      const passed: Delta = isCancel ? { ...delta, reason: 'stop' } : delta;
-      if (passed.type === 'finish') this.#finish = passed;
-      if (!this.#read.stream) this.#output.add(passed);
-      yield passed;
+    try {
+      for await (const delta of deltas) {
+        const isCancel = delta.type === 'finish' && this.#abort.signal.aborted && !signal.aborted;
+        const passed: Delta = isCancel ? { ...delta, reason: 'stop' } : delta;
+        if (passed.type === 'finish') this.#finish = passed;
+        if (!this.#read.stream) this.#output.add(passed);
+        yield passed;
+      }
+    } finally {
+      this.#leave();
     }
   }
 
@@ -124,18 +130,17 @@ export class ResponseRun {
     const send = (item: ItemEvent): string =>
       event({ ...item, sequence_number: this.#sequence++ }, item.type);
     const tell = (type: string): string => send({ type, response: this.body(head) });
-    const leave = this.#state.enter(this.#context.caller, head, this);
+    this.#leave = this.#state.enter(this.#context.caller, head, this);
     return {
       contentType: eventStream,
       open: () => tell('response.created') + tell('response.in_progress'),
       delta: (delta) => this.#output.add(delta).map(send).join(''),
       end: () => {
-        leave();
         const isWhole = this.#status(null) === 'completed';
         return tell(isWhole ? 'response.completed' : 'response.incomplete');
       },
       fail: (body) => {
-        leave();
+        this.#leave();
         return this.#failure(head, body).map(send).join('');
       },
       ping: () => ': still here\n\n',
