@@ -21,6 +21,7 @@ export {
   type ReadToolCall,
   readAnswer,
 } from './read-answer.ts';
+export { propertyType } from './schema-type.ts';
 export {
   type ChatMessage,
   type ChatTemplate,
