@@ -7,6 +7,7 @@ import { addBench } from './bench.ts';
 import { addBuild } from './build.ts';
 import { addChat } from './chat.ts';
 import { addInspect } from './inspect.ts';
+import { addLaunch } from './launch.ts';
 import { addServe } from './serve.ts';
 
 const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
@@ -19,7 +20,7 @@ export function createProgram(): Command {
     .version(version)
     .showSuggestionAfterError()
     .exitOverride();
-  for (const add of [addBuild, addServe, addChat, addBench, addInspect]) add(program);
+  for (const add of [addBuild, addServe, addLaunch, addChat, addBench, addInspect]) add(program);
   for (const command of program.commands) command.exitOverride();
   return program;
 }
