@@ -27,6 +27,8 @@ export interface CallContext {
   /** The character before the tag. */
   readonly before: string;
   readonly isTool: (name: string) => boolean;
+  /** Only the wrapper, spelt as it should be, begins a call. */
+  readonly exact: boolean;
 }
 
 /** Longer than any tag with a name in it. */
@@ -39,13 +41,14 @@ const toolCall = '<tool_call';
  * where no quotation mark or backtick stands before it.
  */
 export function callStart(text: string, at: number, context: CallContext): CallStart {
-  const { ending, startsLine, before, isTool } = context;
+  const { ending, startsLine, before, isTool, exact } = context;
   const wrapped = text.startsWith(toolCall, at);
   if (!wrapped) {
     if (cutOff(text, at, [toolCall], ending)) return 'wait';
-    return startsLine ? functionTag(text, at, ending, isTool) : 'no';
+    return startsLine && !exact ? functionTag(text, at, ending, isTool) : 'no';
   }
   const behind = at + toolCall.length;
+  if (exact && behind < text.length && text.charAt(behind) !== '>') return 'no';
   const bracket = skipSpaces(text, behind);
   const inner = skipBlank(text, text.charAt(bracket) === '>' ? bracket + 1 : behind);
   if (inner >= text.length) return ending === 'open' ? 'wait' : 'no';

@@ -23,6 +23,8 @@ export interface JinjaOptions {
 
 export class JinjaTemplate implements ChatTemplate {
   readonly renderer = 'jinja';
+  /** As in all known formats with such tags. */
+  readonly afterThinking = '\n\n';
   readonly #template: Template;
   readonly #options: JinjaOptions;
 

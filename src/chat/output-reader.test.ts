@@ -69,6 +69,27 @@ function streamed(
   return [...events, ...reader.finish(end).events];
 }
 
+describe('a reader of calls that were held to the format', () => {
+  const call = '<function=f>\n<parameter=s>\nx\n</parameter>\n</function>\n';
+  const read = (text: string) =>
+    readAnswer(text, { tools, opensThinking: false, ended: true, exactCalls: true });
+
+  it('reads a call as it should be written', () => {
+    const { content, toolCalls } = read(`Now.\n\n<tool_call>\n${call}</tool_call>`);
+    expect(content).toBe('Now.');
+    expect(toolCalls).toMatchObject([{ name: 'f', arguments: '{"s": "x"}', complete: true }]);
+  });
+
+  it.each([
+    ['without its wrapper', call],
+    ['in a wrapper that is misspelt', `<tool_call >\n${call}</tool_call>`],
+  ])('leaves a call %s as text', (_, text) => {
+    const { content, toolCalls } = read(text);
+    expect([toolCalls, content]).toEqual([[], text]);
+    expect(readAnswer(text, { tools, opensThinking: false, ended: true }).toolCalls).toHaveLength(1);
+  });
+});
+
 describe('reasoning and content', () => {
   it('parts at the closing tag', () => {
     const message = read('I think.\n</think>\n\nHello \n', { opensThinking: true });

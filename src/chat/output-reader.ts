@@ -9,6 +9,7 @@
 import { randomUUID } from 'node:crypto';
 import { CallBuilder, type ReaderEvent } from './call-builder.ts';
 import {
+  type CallContext,
   type CallOpening,
   type CallStart,
   callStart,
@@ -34,6 +35,8 @@ export interface OutputReaderOptions {
   readonly toolCalls?: 'parse' | 'text';
   /** The tools of the request: only they are called, and their schemas say how argument text becomes JSON. */
   readonly tools?: readonly JsonValue[] | null | undefined;
+  /** Calls were held to the format while they were written: what only resembles it is text. Default false. */
+  readonly exactCalls?: boolean;
   /** Makes the id of a call. */
   readonly newId?: () => string;
 }
@@ -47,6 +50,7 @@ const mostOpenEnds = 8;
 
 export class OutputReader {
   readonly #parsesCalls: boolean;
+  readonly #exactCalls: boolean;
   readonly #types: ToolTypes;
   readonly #newId: () => string;
   readonly #lines = new LineTracker();
@@ -77,6 +81,7 @@ export class OutputReader {
     this.#state = options.opensThinking ? 'thinking' : 'content';
     this.#sawThinking = options.opensThinking;
     this.#types = new ToolTypes(options.tools ?? []);
+    this.#exactCalls = options.exactCalls === true;
     this.#parsesCalls = options.toolCalls !== 'text' && this.#types.size > 0;
     this.#newId = options.newId ?? (() => `call_${randomUUID().replaceAll('-', '')}`);
   }
@@ -202,9 +207,7 @@ export class OutputReader {
   #callStart(at: number): CallStart {
     if (!this.#parsesCalls) return 'no';
     this.#lines.to(this.#text, at);
-    const { startsLine, before } = this.#lines;
-    const isTool = (name: string): boolean => this.#types.has(name);
-    const start = callStart(this.#text, at, { ending: this.#ending, startsLine, before, isTool });
+    const start = callStart(this.#text, at, this.#callContext(this.#lines));
     const hopeless = typeof start !== 'string' && start.kind === 'json' && this.#openEnds >= mostOpenEnds;
     return hopeless ? 'no' : start;
   }
@@ -315,8 +318,12 @@ export class OutputReader {
 
   /** Inside a call the next one is known wherever it stands. */
   #nextCall(): CallStart {
+    return callStart(this.#text, 0, this.#callContext({ startsLine: true, before: '\n' }));
+  }
+
+  #callContext({ startsLine, before }: Pick<CallContext, 'startsLine' | 'before'>): CallContext {
     const isTool = (name: string): boolean => this.#types.has(name);
-    return callStart(this.#text, 0, { ending: this.#ending, startsLine: true, before: '\n', isTool });
+    return { ending: this.#ending, startsLine, before, isTool, exact: this.#exactCalls };
   }
 
   /** A model that ends its answer behind a parameter has forgotten the closing tags; before one it has not called. */

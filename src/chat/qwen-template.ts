@@ -56,6 +56,7 @@ type Piece = readonly [text: string, trust: 'trusted' | 'untrusted'];
 
 export class QwenTemplate implements ChatTemplate {
   readonly renderer = 'own';
+  readonly afterThinking = '\n\n';
   readonly #dialect: QwenDialect;
 
   constructor(dialect: QwenDialect) {

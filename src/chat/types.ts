@@ -64,6 +64,8 @@ export interface RenderedPrompt {
 export interface ChatTemplate {
   /** Which renderer: our own for templates it is known to equal, else the Jinja interpreter. */
   readonly renderer: 'own' | 'jinja';
+  /** What stands between the closing tag of the thinking and the answer. */
+  readonly afterThinking: string;
   /** Throws TemplateError where the template would. */
   render(input: RenderInput): RenderedPrompt;
   /** Reads what a model writes in the format that `render` taught it. */

@@ -85,7 +85,9 @@ export function addEngineFlags(command: Command): Command {
     );
 }
 
-export function engineOptionsOf(flags: EngineFlags): Partial<Omit<EngineOptions, 'folder' | 'usableVocab'>> {
+export function engineOptionsOf(
+  flags: EngineFlags,
+): Partial<Omit<EngineOptions, 'folder' | 'usableVocab' | 'stopIds'>> {
   return {
     backend: flags.backend,
     threads: flags.threads,

@@ -10,10 +10,12 @@ import {
   withParsedArguments,
   withStableLines,
 } from '../chat/index.ts';
-import type { Engine, GenerateRequest, TokenLogprob } from '../engine/index.ts';
+import type { AnswerConstraint, Engine, GenerateRequest, TokenLogprob } from '../engine/index.ts';
+import type { Constraint } from '../grammar/index.ts';
 import type { Tokenizer } from '../tokenizer/index.ts';
 import { present, UserError } from '../util/index.ts';
 import { AnswerText } from './answer-text.ts';
+import { callableTools, formatForms, formsOf } from './constraint.ts';
 import { KeptReasoning } from './kept-reasoning.ts';
 import { RecentPrompts } from './recent-prompts.ts';
 import type { ChatRequest, Delta, GenerationOptions, TextLogprob, TextRequest } from './types.ts';
@@ -59,7 +61,7 @@ export class Completion {
 
   /** Streams an answer to a conversation. Throws UserError at once for what can not be run. */
   chat(request: ChatRequest, signal?: AbortSignal): AsyncGenerator<Delta> {
-    checkSupported(request);
+    const forms = formsOf(request);
     const prompt = this.renderPrompt(request);
     const text = new AnswerText({
       tokenizer: this.tokenizer,
@@ -67,12 +69,13 @@ export class Completion {
       reader: this.#parts.template.openReader({
         opensThinking: prompt.opensThinking,
         toolCalls: request.toolChoice.mode === 'none' ? 'text' : 'parse',
-        tools: request.tools,
+        tools: callableTools(request),
+        exactCalls: forms.some(({ kind }) => kind === 'calls'),
       }),
       oneCall: request.parallelToolCalls === false,
     });
     const options = request.toolChoice.mode === 'none' ? this.#withoutCalls(request) : request;
-    const run = this.#request(prompt, options, 'messages');
+    const run = this.#request(prompt, { ...options, forms }, 'messages');
     return this.#keepReasoning(this.#generate({ run, text, signal, prompt }), run.tenant);
   }
 
@@ -89,7 +92,9 @@ export class Completion {
     const { tokenizer } = this;
     const text = new AnswerText({ tokenizer, stop: request.stop, reader: null, oneCall: false });
     const raw = { ids, boundaries: [], opensThinking: false, stableLines: 0 };
-    return this.#generate({ run: this.#request(raw, request, 'prompt'), text, signal, prompt: raw });
+    const forms = formatForms(request.format);
+    const run = this.#request(raw, { ...request, forms }, 'prompt');
+    return this.#generate({ run, text, signal, prompt: raw });
   }
 
   /** Token ids and message boundaries of a conversation. */
@@ -183,7 +188,11 @@ export class Completion {
     }
   }
 
-  #request(prompt: Prompt, options: GenerationOptions, param: string): GenerateRequest {
+  #request(
+    prompt: Prompt,
+    options: GenerationOptions & { readonly forms: readonly Constraint[] },
+    param: string,
+  ): GenerateRequest {
     for (const id of options.sampling.logitBias.keys())
       if (!this.tokenizer.hasId(id))
         throw new UserError('invalid_request', `logit_bias names the token ${id}, which does not exist`, {
@@ -205,7 +214,16 @@ export class Completion {
       boundaries: prompt.boundaries,
       topLogprobs: options.topLogprobs,
       tenant: options.tenant ?? '',
+      constraint: this.#constraint(options.forms, prompt),
     };
+  }
+
+  /** With thinking on the form begins where the answer does: behind the closing tag, and what the template has there. */
+  #constraint(forms: readonly Constraint[], { opensThinking }: Prompt): AnswerConstraint | null {
+    if (forms.length === 0) return null;
+    if (!opensThinking) return { forms, behindThinking: null };
+    const lead = [...this.tokenizer.encode(this.#parts.template.afterThinking, { special: 'plain' })];
+    return { forms, behindThinking: { lead } };
   }
 
   #textLogprob({ id, logprob, top }: TokenLogprob): TextLogprob {
@@ -215,22 +233,6 @@ export class Completion {
     });
     return { ...text(id), logprob, top: top.map((other) => ({ ...text(other.id), logprob: other.logprob })) };
   }
-}
-
-/** An answer can not be held to a form yet: one without it would be wrong. */
-function checkSupported({ toolChoice: { mode, names }, format }: ChatRequest): void {
-  if (mode === 'required' || names !== null)
-    throw new UserError(
-      'invalid_request',
-      'tool_choice asks for a certain call, supported are auto and none',
-      {
-        param: 'tool_choice',
-      },
-    );
-  if (format !== null)
-    throw new UserError('invalid_request', `response_format is ${format.type}, supported is text`, {
-      param: 'response_format',
-    });
 }
 
 function promptError(problem: string): UserError {

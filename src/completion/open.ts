@@ -8,7 +8,7 @@ import { Completion } from './complete.ts';
 export interface ModelOptions {
   /** Engine folder. */
   readonly folder: string;
-  readonly engine?: Partial<Omit<EngineOptions, 'folder' | 'usableVocab'>>;
+  readonly engine?: Partial<Omit<EngineOptions, 'folder' | 'usableVocab' | 'stopIds'>>;
   /** Run the engine in a worker thread. Default true. */
   readonly worker?: boolean;
   readonly enableThinking?: boolean | null;
@@ -34,12 +34,14 @@ export async function openModel(options: ModelOptions): Promise<Completion> {
   const tokenizer = loadTokenizer(options.folder);
   const template = loadTemplate(options.folder);
   const open = options.worker === false ? openEngine : openEngineWorker;
-  const engine = await open({ ...options.engine, folder: options.folder, usableVocab: tokenizer.vocabSize });
+  const stopIds = stopIdsOf(tokenizer, manifest.eosTokenIds);
+  const { folder } = options;
+  const engine = await open({ ...options.engine, folder, usableVocab: tokenizer.vocabSize, stopIds });
   return new Completion({
     engine,
     tokenizer,
     template,
-    stopIds: stopIdsOf(tokenizer, manifest.eosTokenIds),
+    stopIds,
     enableThinking: options.enableThinking ?? null,
     trustMessages: options.trustMessages ?? false,
     preserveThinking: options.preserveThinking ?? null,

@@ -24,10 +24,15 @@ export interface ToolChoice {
   readonly names: readonly string[] | null;
 }
 
-/** What the content of an answer must be. */
-export type AnswerFormat =
+/** What the content of an answer must be. `param`: the field of the request that says so, for errors. */
+export type AnswerFormat = { readonly param?: string } & (
   | { readonly type: 'json_object' }
-  | { readonly type: 'json_schema'; readonly schema: JsonValue };
+  | { readonly type: 'json_schema'; readonly schema: JsonValue }
+  /** The whole content matches. */
+  | { readonly type: 'regex'; readonly pattern: string }
+  /** The content is one of them. */
+  | { readonly type: 'choice'; readonly options: readonly string[] }
+);
 
 export interface ChatRequest extends GenerationOptions {
   readonly messages: readonly ChatMessage[];
@@ -70,6 +75,8 @@ export function chatRequest(given: Pick<ChatRequest, 'messages'> & Partial<ChatR
 
 export interface TextRequest extends GenerationOptions {
   readonly prompt: string | Int32Array;
+  /** null = any text. */
+  readonly format: AnswerFormat | null;
 }
 
 export interface TextLogprob {

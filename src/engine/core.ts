@@ -13,6 +13,7 @@ import { DraftFigures, type SpeculationFigures } from './draft/figures.ts';
 import type { FillWork } from './draft/mtp-layer.ts';
 import type { Speculator } from './draft/speculator.ts';
 import { emptyTree } from './draft-tree.ts';
+import type { GuideSource } from './guide/source.ts';
 import type { EngineOptions } from './options.ts';
 import { planStep } from './scheduler.ts';
 import { Sequence } from './sequence.ts';
@@ -29,6 +30,8 @@ export interface EngineParts {
   readonly usableVocab: number;
   /** null = no drafts. */
   readonly speculator: Speculator | null;
+  /** Holds answers to their constraints. */
+  readonly guides: GuideSource;
   /** Tokens between snapshots at ordinary message boundaries. */
   readonly spacing: number;
 }
@@ -115,8 +118,10 @@ export class EngineCore implements Engine {
         `${maxWaiting} requests are waiting, the limit is ${maxWaiting}`,
       );
     }
+    const { constraint } = request;
     const sampler = new Sampler(request.sampling, request.ids);
-    const sequence = new Sequence(request, sampler, this.info.contextTokens);
+    const guide = constraint === null ? null : this.#parts.guides.open(constraint, request.stopIds);
+    const sequence = new Sequence(request, { sampler, guide }, this.info.contextTokens);
     this.#waiting.push(sequence);
     this.#loop ??= this.#run();
     return sequence;

@@ -3,6 +3,7 @@ export { assembleEngine, openEngine } from './open.ts';
 export { defaultEngineOptions, type EngineOptions, engineOptions } from './options.ts';
 export { type ScriptedAnswer, ScriptedEngine, type ScriptedOptions } from './scripted.ts';
 export type {
+  AnswerConstraint,
   Engine,
   EngineInfo,
   EngineStats,

@@ -3,6 +3,7 @@ import { type Backend, openBackend } from '../backends/index.ts';
 import { openEngineFolder } from '../build/index.ts';
 import { PrefixCache } from '../cache/index.ts';
 import { loadQwen35, type Model, type Pools } from '../models/index.ts';
+import { loadTokenizer } from '../tokenizer/index.ts';
 import { UserError } from '../util/index.ts';
 import { EngineCore } from './core.ts';
 import { CostModel, mtpPays } from './draft/cost-model.ts';
@@ -11,6 +12,7 @@ import { type DraftMode, parseDraftMode } from './draft/mode.ts';
 import { MtpLayer } from './draft/mtp-layer.ts';
 import { Drafting, type Speculator } from './draft/speculator.ts';
 import { folderSource } from './folder-source.ts';
+import { GuideSource } from './guide/source.ts';
 import { type EngineOptions, engineOptions } from './options.ts';
 import type { Engine } from './types.ts';
 
@@ -114,6 +116,8 @@ export async function assembleEngine({
     usesMtp,
     historyTokens: options.draftHistory,
   });
+  const guides = new GuideSource(() => loadTokenizer(options.folder));
+  if (options.stopIds.length > 0) guides.prepare(options.stopIds);
   return new EngineCore({
     backend,
     model,
@@ -122,6 +126,7 @@ export async function assembleEngine({
     options,
     usableVocab,
     speculator,
+    guides,
     // Snapshots that are small beside the budget are taken at any message of some length.
     spacing: limits.maxSnapshots >= 64 ? 64 : 1024,
     info: {

@@ -27,6 +27,8 @@ export interface EngineOptions {
   readonly draftHistory: number;
   /** Ids from here on are padding and never chosen; 0 = the model's whole vocabulary. */
   readonly usableVocab: number;
+  /** Ids that end answers. With some, what constrained answers need of the vocabulary is made when the engine opens. */
+  readonly stopIds: readonly number[];
 }
 
 export const defaultEngineOptions: Omit<EngineOptions, 'folder'> = {
@@ -42,6 +44,7 @@ export const defaultEngineOptions: Omit<EngineOptions, 'folder'> = {
   speculation: 'auto',
   draftHistory: 0,
   usableVocab: 0,
+  stopIds: [],
 };
 
 const limits: Partial<Record<keyof EngineOptions, readonly [number, number]>> = {

@@ -12,10 +12,11 @@ function sequence(promptLen: number, computed: number, snapshotsDue: number[] = 
     sampling: defaultSampling,
     stopIds: [],
     boundaries: [],
+    constraint: null,
     topLogprobs: null,
     tenant: '',
   };
-  const made = new Sequence(request, new Sampler(defaultSampling, ids), 4096);
+  const made = new Sequence(request, { sampler: new Sampler(defaultSampling, ids), guide: null }, 4096);
   made.setComputed(Math.min(computed, promptLen));
   made.snapshotsDue = snapshotsDue;
   if (computed >= promptLen) made.addToken(1);

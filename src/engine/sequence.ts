@@ -11,6 +11,7 @@ import type { Sampler } from '../sampling/index.ts';
 import { assert } from '../util/index.ts';
 import type { SpeculationFigures } from './draft/figures.ts';
 import { EventQueue } from './event-queue.ts';
+import type { Guide } from './guide/guide.ts';
 import type { GenerateRequest, GenerationStats } from './types.ts';
 
 export type SequenceState = 'waiting' | 'running' | 'ended';
@@ -19,6 +20,8 @@ export class Sequence {
   readonly request: GenerateRequest;
   readonly queue = new EventQueue();
   readonly sampler: Sampler;
+  /** What may follow the known tokens; null = anything. */
+  readonly guide: Guide | null;
   readonly stopIds: ReadonlySet<number>;
   readonly promptLen: number;
   readonly maxLen: number;
@@ -40,9 +43,14 @@ export class Sequence {
   draftedTokens = 0;
   acceptedTokens = 0;
 
-  constructor(request: GenerateRequest, sampler: Sampler, contextTokens: number) {
+  constructor(
+    request: GenerateRequest,
+    { sampler, guide }: { readonly sampler: Sampler; readonly guide: Guide | null },
+    contextTokens: number,
+  ) {
     this.request = request;
     this.sampler = sampler;
+    this.guide = guide;
     this.stopIds = new Set(request.stopIds);
     this.promptLen = request.ids.length;
     this.knownLen = this.promptLen;

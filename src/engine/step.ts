@@ -4,9 +4,10 @@
  */
 import type { Backend, Buffer } from '../backends/index.ts';
 import { topLogprobs } from '../sampling/index.ts';
-import { present } from '../util/index.ts';
+import { assert, present } from '../util/index.ts';
 import type { Work } from './batch.ts';
 import { childOf } from './draft-tree.ts';
+import { allows } from './guide/guide.ts';
 import type { Sequence } from './sequence.ts';
 import type { TokenLogprob } from './types.ts';
 
@@ -55,7 +56,10 @@ export interface Walk {
   readonly end: { readonly reason: 'stop' | 'length'; readonly stopId: number | null } | null;
 }
 
-/** Chooses one token per visited row, with the ordinary sampler, and follows the child that guessed it. */
+/**
+ * Chooses one token per visited row, with the ordinary sampler under the mask of that row, and follows the child that
+ * guessed it. Log-probabilities are those of the model, before any mask.
+ */
 export async function walkTree(work: Work, logits: LogitRows, firstRow: number): Promise<Walk> {
   const { sequence, tree } = work;
   const path: number[] = [];
@@ -72,6 +76,11 @@ export async function walkTree(work: Work, logits: LogitRows, firstRow: number):
     sequence.addToken(id);
     sequence.sampler.accept(id);
     ids.push(id);
+    if (sequence.guide !== null) {
+      assert(sequence.guide.accept(id), `the mask lets token ${id} through, the form does not`);
+      // Nothing but a stop token could follow: no forward has to find that out.
+      if (sequence.guide.ended) return { path, ids, logprobs, end: { reason: 'stop', stopId: null } };
+    }
     if (sequence.knownLen === sequence.maxLen)
       return { path, ids, logprobs, end: { reason: 'length', stopId: null } };
     node = childOf(tree, node, id);
@@ -86,10 +95,17 @@ async function chooseToken(
   row: number,
   logprobs: TokenLogprob[] | null,
 ): Promise<number> {
-  const { sampler, request } = sequence;
-  if (sampler.isPlainGreedy && logprobs === null) return logits.argmax(row);
+  const { sampler, request, guide } = sequence;
+  const only = guide?.only ?? null;
+  if (only !== null && logprobs === null) return only;
+  const mask = guide?.mask() ?? null;
+  if (sampler.isPlainGreedy && logprobs === null) {
+    // The largest of all is the largest of those that may follow, if it may.
+    const best = await logits.argmax(row);
+    if (mask === null || allows(mask, best)) return best;
+  }
   const values = await logits.values(row);
-  const id = sampler.sample(values, sequence.knownLen);
+  const id = sampler.sample(values, sequence.knownLen, mask);
   logprobs?.push(topLogprobs(values, id, request.topLogprobs ?? 0));
   return id;
 }

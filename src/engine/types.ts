@@ -3,6 +3,7 @@
  * Whole prompts go in; the engine finds what it has in its cache.
  */
 import type { CacheStats } from '../cache/index.ts';
+import type { Constraint } from '../grammar/index.ts';
 import type { SamplingParams } from '../sampling/index.ts';
 import type { SpeculationFigures } from './draft/figures.ts';
 
@@ -21,6 +22,19 @@ export interface GenerateRequest {
   readonly topLogprobs: number | null;
   /** Whose request it is: drafts may come from finished sequences of the same tenant. */
   readonly tenant: string;
+  /** null = any tokens. */
+  readonly constraint: AnswerConstraint | null;
+}
+
+/** The form that an answer must have. Plain data: it crosses the thread border. */
+export interface AnswerConstraint {
+  /** The answer has one of them; at least one. */
+  readonly forms: readonly Constraint[];
+  /**
+   * Where the form begins: null = with the first token, else behind the closing tag of the thinking that the prompt opened
+   * and these tokens. Until then the answer may not end.
+   */
+  readonly behindThinking: { readonly lead: readonly number[] } | null;
 }
 
 /** Why the reuse was not longer. */
@@ -115,7 +129,7 @@ export interface Engine {
   readonly info: EngineInfo;
   /**
    * Starts a sequence. Throws UserError before the first event when the request can not run
-   * (`context_length_exceeded`, `invalid_request`). Breaking out of the iteration, or aborting the
+   * (`context_length_exceeded`, `invalid_request`; a constraint that can not be compiled is one). Breaking out of the iteration, or aborting the
    * signal, cancels at the next step boundary, in prefill too; with a signal the last event is `end` 'cancelled'.
    */
   generate(request: GenerateRequest, signal?: AbortSignal): AsyncIterable<GenerationEvent>;

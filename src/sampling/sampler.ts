@@ -1,6 +1,7 @@
 /**
- * Logits to token. Order as in vLLM: bias and penalties, then temperature, then top-k, top-p and min-p on the distribution
- * that is left, then one draw. Equal logits give the same token on every machine: ties are ordered by id.
+ * Logits to token. Order as in vLLM: bias and penalties, then the mask of a constrained answer, then temperature, then top-k,
+ * top-p and min-p on the distribution that is left, then one draw. Equal logits give the same token on every machine: ties are
+ * ordered by id.
  */
 import { assert, UserError } from '../util/index.ts';
 import type { SamplingParams } from './params.ts';
@@ -37,10 +38,12 @@ export class Sampler {
 
   /**
    * Chooses the token at `position` of the sequence from its logits [usable vocabulary].
-   * Throws when no logit is a number.
+   * `mask`: a bit per token, the lowest of word 0 is token 0; only tokens whose bit is set are chosen. null = all may be.
+   * Throws when no logit is a number, or no token may be chosen.
    */
-  sample(logits: Float32Array, position: number): number {
-    const values = this.#adjust(logits);
+  sample(logits: Float32Array, position: number, mask: Uint32Array | null = null): number {
+    const adjusted = this.#adjust(logits);
+    const values = mask === null ? adjusted : masked(adjusted, mask);
     const { temperature, seed } = this.#params;
     return temperature === 0 ? largest(values) : this.#draw(values, uniform(seed, position));
   }
@@ -95,6 +98,28 @@ export class Sampler {
     while (last > 0 && weights[last] === 0) last--;
     return ids[last] as number;
   }
+}
+
+/** The logits with what is ruled out at -Infinity; never all of them, whatever the model says of those that are left. */
+function masked(logits: Float32Array, mask: Uint32Array): Float32Array {
+  const values = new Float32Array(logits.length).fill(Number.NEGATIVE_INFINITY);
+  let first = -1;
+  let isPossible = false;
+  for (let word = 0; 32 * word < values.length; word++) {
+    // Most words of most masks are empty.
+    for (let bits = mask[word] ?? 0; bits !== 0; bits &= bits - 1) {
+      const id = 32 * word + 31 - Math.clz32(bits & -bits);
+      if (id >= values.length) break;
+      if (first < 0) first = id;
+      const value = logits[id] as number;
+      if (!(value > Number.NEGATIVE_INFINITY)) continue;
+      values[id] = value;
+      isPossible = true;
+    }
+  }
+  assert(first >= 0, 'a mask leaves at least one token');
+  if (!isPossible) values[first] = 0;
+  return values;
 }
 
 function sumOf(weights: Float64Array, count: number): number {

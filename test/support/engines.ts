@@ -41,6 +41,7 @@ export function requestOf(ids: ArrayLike<number>, more: Partial<GenerateRequest>
     boundaries: [],
     topLogprobs: 5,
     tenant: '',
+    constraint: null,
     ...more,
   };
 }

@@ -6,7 +6,7 @@ import type { Candidate, Source } from './candidate-tree.ts';
 
 const claimBuckets = 10;
 const maxDepth = 32;
-const sources: readonly Source[] = ['mtp', 'suffix', 'history', 'both'];
+const sources: readonly Source[] = ['mtp', 'suffix', 'history', 'both', 'grammar'];
 /** Evidence worth of the claim itself, in observations. */
 const priorWeight = 4;
 /** Counts are halved when they reach this. */

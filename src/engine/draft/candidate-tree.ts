@@ -3,9 +3,13 @@
  * conditional probability (that it is right, if its parent is) per source, and a score: the product down its path.
  */
 import type { DraftTree } from '../draft-tree.ts';
+import type { Guide } from '../guide/guide.ts';
 
-/** Where a guess came from: the MTP layer, this sequence's own text, texts of the tenant's finished sequences, or several. */
-export type Source = 'mtp' | 'suffix' | 'history' | 'both';
+/**
+ * Where a guess came from: the MTP layer, this sequence's own text, texts of the tenant's finished sequences, or several;
+ * or the form that the answer must have leaves no choice.
+ */
+export type Source = 'mtp' | 'suffix' | 'history' | 'both' | 'grammar';
 
 type OneSource = Exclude<Source, 'both'>;
 
@@ -29,13 +33,20 @@ export class CandidateTree {
   readonly #children = new Map<string, number>();
   readonly #calibrate: Calibrate;
   readonly #maxDepth: number;
+  /** Where a constrained answer stands behind each node, and behind the last known token. */
+  readonly #guides: (Guide | null)[] = [];
+  readonly #guide: Guide | null;
 
-  constructor(calibrate: Calibrate, maxDepth: number) {
+  constructor(calibrate: Calibrate, limits: { readonly maxDepth: number; readonly guide: Guide | null }) {
     this.#calibrate = calibrate;
-    this.#maxDepth = maxDepth;
+    this.#maxDepth = limits.maxDepth;
+    this.#guide = limits.guide;
   }
 
-  /** Adds a guess, or strengthens the node that already makes it. Returns its index, -1 when it lies too deep. */
+  /**
+   * Adds a guess, or strengthens the node that already makes it. Returns its index, -1 when it lies too deep or the form of
+   * the answer rules it out.
+   */
   add(parent: number, id: number, source: OneSource, claim: number): number {
     const depth = parent < 0 ? 0 : this.#node(parent).depth + 1;
     if (depth >= this.#maxDepth) return -1;
@@ -45,11 +56,21 @@ export class CandidateTree {
       this.#strengthen(known, source, claim);
       return known;
     }
+    const before = parent < 0 ? this.#guide : (this.#guides[parent] ?? null);
+    const guide = before?.after(id) ?? null;
+    if (before !== null && guide === null) return -1;
+    this.#guides.push(guide);
     const probability = this.#calibrate(source, depth, claim);
     const score = probability * (parent < 0 ? 1 : this.#node(parent).score);
     this.nodes.push({ id, parent, depth, source, claim, probability, score });
     this.#children.set(key, this.nodes.length - 1);
     return this.nodes.length - 1;
+  }
+
+  /** The node under `parent` that the form of the answer leaves no choice about. */
+  forcedChild(parent: number): number | null {
+    const index = this.nodes.findIndex((node) => node.parent === parent && node.source === 'grammar');
+    return index < 0 ? null : index;
   }
 
   /** The `count` best nodes as a tree, closed under parents: scores fall along a path, so the best ones are. */
@@ -72,6 +93,8 @@ export class CandidateTree {
 
   #strengthen(index: number, source: OneSource, claim: number): void {
     const node = this.#node(index);
+    // What is forced stays so, whoever guesses it too.
+    if (node.source === 'grammar') return;
     if (node.source !== source) node.source = 'both';
     node.claim = Math.max(node.claim, claim);
     node.probability = Math.max(node.probability, this.#calibrate(node.source, node.depth, node.claim));

@@ -42,7 +42,7 @@ describe('suffix index', () => {
     expect(index.findEndOf(Int32Array.of(3, 4))).toEqual([]);
     const [found] = index.findEndOf(Int32Array.of(9, 2, 3));
     expect(found).toMatchObject({ next: 3, matchLen: 2 });
-    const tree = new CandidateTree(asClaimed, 8);
+    const tree = new CandidateTree(asClaimed, { maxDepth: 8, guide: null });
     addSuffixDrafts(
       tree,
       { source: 'history', found: found === undefined ? [] : [found] },
@@ -64,7 +64,7 @@ describe('suffix drafts', () => {
     const index = new SuffixIndex();
     const line = Array.from({ length: 40 }, (_, i) => 10 + i);
     index.append([...line, 1, 2, 3, ...line.slice(0, 8), 99, 98, 97, ...line.slice(0, 8)]);
-    const tree = new CandidateTree(asClaimed, 32);
+    const tree = new CandidateTree(asClaimed, { maxDepth: 32, guide: null });
     addSuffixDrafts(tree, { source: 'suffix', found: index.find() }, { steps: 32, nodes: 64 });
     const { tree: drafts } = tree.best(64);
     const roots = [...drafts.ids].filter((_, node) => drafts.parents[node] === -1);
@@ -120,7 +120,7 @@ describe('figures', () => {
 
 describe('candidate tree', () => {
   it('merges equal tokens under one parent and keeps the better figure', () => {
-    const tree = new CandidateTree(asClaimed, 8);
+    const tree = new CandidateTree(asClaimed, { maxDepth: 8, guide: null });
     const first = tree.add(-1, 5, 'suffix', 0.4);
     expect(tree.add(-1, 5, 'mtp', 0.9)).toBe(first);
     expect(tree.nodes).toHaveLength(1);
@@ -135,7 +135,7 @@ describe('candidate tree', () => {
         }),
         fc.nat(40),
         (adds, count) => {
-          const tree = new CandidateTree(asClaimed, 6);
+          const tree = new CandidateTree(asClaimed, { maxDepth: 6, guide: null });
           for (const [parent, id, claim] of adds)
             tree.add(tree.nodes.length === 0 ? -1 : (parent % (tree.nodes.length + 1)) - 1, id, 'mtp', claim);
           const { tree: drafts, chosen } = tree.best(count);

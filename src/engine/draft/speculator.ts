@@ -5,11 +5,13 @@
  */
 import type { Buffer } from '../../backends/index.ts';
 import { type DraftTree, emptyTree, nodeDepths } from '../draft-tree.ts';
+import type { Guide } from '../guide/guide.ts';
 import type { Sequence } from '../sequence.ts';
 import { Calibration } from './calibration.ts';
 import { type Candidate, CandidateTree } from './candidate-tree.ts';
 import { bestNodeCount, type CostModel } from './cost-model.ts';
 import { DraftFigures, type SpeculationFigures } from './figures.ts';
+import { addForced, allowedList, allowedTree } from './forced-source.ts';
 import { FullTree } from './full-tree.ts';
 import { DraftHistory } from './history.ts';
 import { type DraftMode, maxSteps } from './mode.ts';
@@ -187,7 +189,8 @@ export class Drafting implements Speculator {
     { room, together }: { room: number; together: number },
   ): Promise<void> {
     const { cost, maxNodes } = this.#parts;
-    const tree = new CandidateTree(this.#calibration.probability, room);
+    const tree = new CandidateTree(this.#calibration.probability, { maxDepth: room, guide: sequence.guide });
+    addForced(tree, sequence.guide, room);
     this.#addTexts(sequence, plan, { tree, steps: room, nodes: suffixNodes });
     const context = sequence.knownLen;
     const others = together - 1;
@@ -230,7 +233,8 @@ export class Drafting implements Speculator {
       const added = list.ids
         .slice(0, 3)
         .map((id, i) => tree.add(parent, id, 'mtp', Math.exp(list.logProbs[i] ?? Number.NEGATIVE_INFINITY)));
-      parent = added[0] ?? -1;
+      // The form of the answer may rule the best guess out, or say what comes instead.
+      parent = tree.forcedChild(parent) ?? added.find((index) => index >= 0) ?? -1;
       const node = tree.nodes[parent];
       if (node === undefined || mtp === null || depth + 1 >= room) break;
       const scores = tree.scores();
@@ -271,14 +275,19 @@ export class Drafting implements Speculator {
   ): Promise<void> {
     const steps = Math.min(mode.steps, room);
     const { mtp } = this.#parts;
+    const forced = this.#shapeTree(sequence, room);
+    if (addForced(forced, sequence.guide, Math.min(room, mode.nodes - 1)) > 0)
+      return take(plan, forced, mode.nodes - 1);
     if (mtp === null) return this.#planTexts(sequence, plan, { steps, mode });
     if (plan.first === null) return;
-    if (mode.kind === 'full') plan.tree = await this.#fullShape(sequence, plan.first, { steps, mode, mtp });
-    else
-      plan.tree = growSharedTree(
-        await this.#greedyLists(sequence, plan.first, { steps, topK: mode.topK, mtp }),
-        mode.nodes,
-      );
+    const tree =
+      mode.kind === 'full'
+        ? await this.#fullShape(sequence, plan.first, { steps, mode, mtp })
+        : growSharedTree(
+            await this.#greedyLists(sequence, plan.first, { steps, topK: mode.topK, mtp }),
+            mode.nodes,
+          );
+    plan.tree = allowedTree(tree, sequence.guide);
     plan.claims = Array.from(nodeDepths(plan.tree.parents), (depth) => ({
       source: 'mtp',
       depth,
@@ -288,10 +297,14 @@ export class Drafting implements Speculator {
 
   /** Without MTP weights the shape is filled with what followed the same words before. */
   #planTexts(sequence: Sequence, plan: Plan, { steps, mode }: { steps: number; mode: Shape }): void {
-    const tree = new CandidateTree((_source, _depth, claim) => Math.min(0.999, claim), steps);
+    const tree = this.#shapeTree(sequence, steps);
     const nodes = mode.kind === 'chain' ? steps : mode.nodes - 1;
     this.#addTexts(sequence, plan, { tree, steps, nodes });
     take(plan, tree, mode.nodes - 1);
+  }
+
+  #shapeTree({ guide }: Sequence, maxDepth: number): CandidateTree {
+    return new CandidateTree((_source, _depth, claim) => Math.min(0.999, claim), { maxDepth, guide });
   }
 
   async #greedyLists(
@@ -299,21 +312,27 @@ export class Drafting implements Speculator {
     first: { list: DepthList; row: number },
     { steps, topK, mtp }: { steps: number; topK: number; mtp: MtpLayer },
   ): Promise<DepthList[]> {
-    const cut = ({ ids, logProbs }: DepthList): DepthList => ({
-      ids: ids.slice(0, topK),
-      logProbs: logProbs.slice(0, topK),
-    });
-    const lists = [cut(first.list)];
-    let { list, row } = first;
+    const cut = (list: DepthList, guide: Guide | null): DepthList => {
+      const { ids, logProbs } = allowedList(list, guide);
+      return { ids: ids.slice(0, topK), logProbs: logProbs.slice(0, topK) };
+    };
+    let { guide } = sequence;
+    let { row } = first;
+    let list = cut(first.list, guide);
+    const lists = [list];
     const parents: number[] = [];
     while (lists.length < steps) {
       const depth = lists.length - 1;
+      const [id] = list.ids;
+      if (id === undefined) break;
+      guide = guide?.after(id) ?? null;
       parents.push(depth - 1);
-      const nodes = [{ id: list.ids[0] ?? 0, depth, fromRow: row }];
+      const nodes = [{ id, depth, fromRow: row }];
       const [[next] = []] = await mtp.expand([{ sequence, parents, nodes }], depth === 0 ? 'fill' : 'pass');
       if (next === undefined) break;
-      ({ list, row } = next);
-      lists.push(cut(list));
+      ({ row } = next);
+      list = cut(next.list, guide);
+      lists.push(list);
     }
     return lists;
   }

@@ -30,7 +30,7 @@ export function addSuffixDrafts(
       const best = Math.max(...members.map((member) => member.matchLen)) + step;
       const share = weight(members) / weight(group);
       const node = tree.add(parent, id, source, share * trust(best));
-      if (node < 0) return;
+      if (node < 0) continue;
       left--;
       grow(node, members, step + 1);
     }

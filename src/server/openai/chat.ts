@@ -1,6 +1,7 @@
 /** `/v1/chat/completions` and `/v1/completions`: deltas to OpenAI's objects, whole or streamed. */
 import type { Answer, Delta, TextLogprob } from '../../completion/index.ts';
 import { type AnswerHead, comment, event, eventStream, type FinishDelta, type StreamWriter } from '../api.ts';
+import type { ReadTools } from './tools.ts';
 import { type UsageOptions, usageBody, usageComment } from './usage.ts';
 
 /** JSON has no -Infinity; OpenAI's least log-probability stands for it. */
@@ -13,17 +14,26 @@ const chatLogprob = ({ token, bytes, logprob, top }: TextLogprob) => ({
   top_logprobs: top.map((other) => ({ ...other, logprob: finite(other.logprob) })),
 });
 
+/** How calls are told: see `ReadTools`. */
+export type CallShape = Pick<ReadTools, 'legacy' | 'named'>;
+
+/** A tool that the request names is no choice of the model: OpenAI says 'stop' then. */
+function finishReason(reason: FinishDelta['reason'], { legacy, named }: CallShape): string {
+  if (reason !== 'tool_calls') return reason;
+  return named ? 'stop' : legacy ? 'function_call' : reason;
+}
+
 export function chatBody(
   { id, created, model }: AnswerHead,
   answers: readonly Answer[],
-  options: UsageOptions,
+  options: UsageOptions & CallShape,
 ) {
   return {
     id,
     object: 'chat.completion',
     created,
     model,
-    choices: answers.map(chatChoice),
+    choices: answers.map((answer, index) => chatChoice(answer, index, options)),
     usage: usageBody(
       answers.map(({ finish }) => finish),
       options,
@@ -31,7 +41,7 @@ export function chatBody(
   };
 }
 
-function chatChoice(answer: Answer, index: number) {
+function chatChoice(answer: Answer, index: number, shape: CallShape) {
   const calls = answer.toolCalls.map((call) => ({
     id: call.id,
     type: 'function',
@@ -41,10 +51,14 @@ function chatChoice(answer: Answer, index: number) {
     role: 'assistant',
     content: answer.content === '' && calls.length > 0 ? null : answer.content,
     ...(answer.reasoning === '' ? {} : { reasoning_content: answer.reasoning }),
-    ...(calls.length === 0 ? {} : { tool_calls: calls }),
+    ...(calls.length === 0
+      ? {}
+      : shape.legacy
+        ? { function_call: calls[0]?.function }
+        : { tool_calls: calls }),
   };
   const logprobs = answer.logprobs.length === 0 ? null : { content: answer.logprobs.map(chatLogprob) };
-  return { index, message, logprobs, finish_reason: answer.finish.reason };
+  return { index, message, logprobs, finish_reason: finishReason(answer.finish.reason, shape) };
 }
 
 export function textBody(
@@ -81,7 +95,9 @@ function textLogprobs(tokens: readonly TextLogprob[]) {
 }
 
 /** The delta of a chat chunk, or null where a delta has none. */
-function chatDelta(delta: Delta): Record<string, unknown> | null {
+function chatDelta(delta: Delta, { legacy }: CallShape): Record<string, unknown> | null {
+  if (legacy && delta.type === 'tool-start') return { function_call: { name: delta.name, arguments: '' } };
+  if (legacy && delta.type === 'tool-args') return { function_call: { arguments: delta.fragment } };
   switch (delta.type) {
     case 'reasoning':
       return { reasoning_content: delta.text };
@@ -111,7 +127,7 @@ export interface WriterOptions extends UsageOptions {
 }
 
 /** The role first, then what the model writes, the reason of each end, usage if asked for, `[DONE]`. */
-export function chatWriter(head: AnswerHead, options: WriterOptions): StreamWriter {
+export function chatWriter(head: AnswerHead, options: WriterOptions & CallShape): StreamWriter {
   const { chunk, ...rest } = streamOf(head, 'chat.completion.chunk', options);
   const roles = Array.from({ length: options.choices }, (_, index) =>
     chunk({ index, delta: { role: 'assistant', content: '' }, finish_reason: null }),
@@ -120,12 +136,13 @@ export function chatWriter(head: AnswerHead, options: WriterOptions): StreamWrit
     ...rest,
     open: () => roles.join(''),
     delta: (delta, index) => {
-      if (delta.type === 'finish') return chunk({ index, delta: {}, finish_reason: delta.reason });
+      if (delta.type === 'finish')
+        return chunk({ index, delta: {}, finish_reason: finishReason(delta.reason, options) });
       if (delta.type === 'logprobs') {
         const logprobs = { content: delta.tokens.map(chatLogprob) };
         return chunk({ index, delta: {}, logprobs, finish_reason: null });
       }
-      const json = chatDelta(delta);
+      const json = chatDelta(delta, options);
       return json === null ? '' : chunk({ index, delta: json, finish_reason: null });
     },
   };

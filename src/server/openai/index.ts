@@ -8,12 +8,13 @@ const chat: Endpoint = {
   path: '/v1/chat/completions',
   idPrefix: 'chatcmpl-',
   read: (body, context) => {
-    const { request, includeUsage, ...read } = readChatRequest(body, context);
+    const { request, includeUsage, legacy, named, ...read } = readChatRequest(body, context);
+    const shape = { ...context, legacy, named };
     return {
       ...read,
       generate: (choice, signal) => context.completion.chat(ofChoice(request, choice), signal),
-      whole: (head, answers) => chatBody(head, answers, context),
-      writer: (head) => chatWriter(head, { ...context, includeUsage, choices: read.choices }),
+      whole: (head, answers) => chatBody(head, answers, shape),
+      writer: (head) => chatWriter(head, { ...shape, includeUsage, choices: read.choices }),
     };
   },
 };

@@ -21,17 +21,23 @@ export function readMessages(fields: Fields, context: ContentContext): ChatMessa
   return messages.map((message, i) => readMessage(message, `messages[${i}]`, context));
 }
 
+/** What newer and older clients call a role. */
+const roles: ReadonlyMap<string, string> = new Map([
+  ['developer', 'system'],
+  ['function', 'tool'],
+]);
+
 function readMessage(message: JsonValue, at: string, context: ContentContext): ChatMessage {
   if (!isJsonObject(message)) throw wrongField(at, `is ${kindOf(message)}, expected an object`);
-  const { role, content, reasoning_content: thought, reasoning, tool_calls: calls } = message;
+  const { role, content, reasoning_content: thought, reasoning, tool_calls, function_call: legacy } = message;
+  const calls = tool_calls ?? (isJsonObject(legacy) ? [{ type: 'function', function: legacy }] : tool_calls);
   if (typeof role !== 'string') throw wrongField(`${at}.role`, `is ${kindOf(role)}, expected a text`);
   const reasoningText = thought ?? reasoning;
   if (reasoningText !== undefined && reasoningText !== null && typeof reasoningText !== 'string')
     throw wrongField(`${at}.reasoning_content`, `is ${kindOf(reasoningText)}, expected a text`);
   return {
     ...message,
-    // Newer clients call the system role developer.
-    role: role === 'developer' ? 'system' : role,
+    role: roles.get(role) ?? role,
     ...(content === undefined ? {} : { content: readContent(content, `${at}.content`, context) }),
     ...(typeof reasoningText === 'string' ? { reasoning_content: reasoningText } : {}),
     ...(calls === undefined ? {} : { tool_calls: readCalls(calls, `${at}.tool_calls`, context.notes) }),

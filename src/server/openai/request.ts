@@ -2,36 +2,22 @@
  * From the JSON of an OpenAI request to a completion request. Defaults are OpenAI's. A field of the wrong type or out
  * of range is refused by its name, and so is a value that OpenAI has and this server has not; unknown fields are listed.
  */
-import { isJsonObject, JsonNumber, type JsonValue, type ToolDef } from '../../chat/index.ts';
-import type { ChatRequest, GenerationOptions, TextRequest, ToolChoice } from '../../completion/index.ts';
+import { isJsonObject, JsonNumber, type JsonValue } from '../../chat/index.ts';
+import type { ChatRequest, GenerationOptions, TextRequest } from '../../completion/index.ts';
 import { defaultSampling, validateSampling } from '../../sampling/index.ts';
 import { Notes, type ReadOptions } from '../content.ts';
 import { Fields, kindOf, wrongField } from '../fields.ts';
+import { checkUnsupported, readFormat, refuseFields } from './constraints.ts';
 import { readMessages } from './messages.ts';
+import { type ReadTools, readToolFields } from './tools.ts';
 
 /** Fields that clients send and that have no meaning here. */
 const ignored = ['store', 'metadata', 'service_tier', 'prompt_cache_key', 'safety_identifier', 'verbosity'];
 
-/** Fields that constrain the answer and that this server has not: an answer without them would be wrong. */
-const unsupported: Readonly<Record<string, string>> = {
-  functions: 'use tools',
-  function_call: 'use tool_choice',
-  guided_json: 'an answer can not be held to a schema',
-  guided_regex: 'an answer can not be held to a pattern',
-  guided_choice: 'an answer can not be held to a choice',
-  guided_grammar: 'an answer can not be held to a grammar',
-  structured_outputs: 'an answer can not be held to a schema',
-  grammar: 'an answer can not be held to a grammar',
-  json_schema: 'an answer can not be held to a schema',
-  regex: 'an answer can not be held to a pattern',
-  ebnf: 'an answer can not be held to a grammar',
-  bad_words: 'use logit_bias',
-  allowed_token_ids: 'use logit_bias',
-  min_tokens: 'an answer ends where the model ends it',
-  stop_token_ids: 'use stop',
-  web_search_options: 'this server searches nothing',
-  audio: 'answers are text',
-};
+/** Raw completions know no calls. */
+const chatOnly = Object.fromEntries(
+  ['tools', 'functions', 'tool_choice', 'function_call'].map((name) => [name, 'use /v1/chat/completions']),
+);
 
 const efforts = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'];
 
@@ -51,20 +37,26 @@ const maxChoices = 8;
 const maxStops = 16;
 const maxTopLogprobs = 20;
 
-export function readChatRequest(body: JsonValue, options: ReadOptions): ReadRequest<ChatRequest> {
+export type ReadChat = ReadRequest<ChatRequest> & Pick<ReadTools, 'legacy' | 'named'>;
+
+export function readChatRequest(body: JsonValue, options: ReadOptions): ReadChat {
   const fields = fieldsOf(body);
   const notes = new Notes();
   const model = requiredModel(fields);
+  const { tools, toolChoice, legacy, named } = readToolFields(fields);
+  const parallel = fields.boolean('parallel_tool_calls') ?? true;
   const request: ChatRequest = {
     messages: readMessages(fields, { options, notes }),
-    tools: readTools(fields),
-    toolChoice: readToolChoice(fields),
-    format: null,
-    parallelToolCalls: fields.boolean('parallel_tool_calls') ?? true,
+    tools,
+    toolChoice,
+    format: readFormat(fields),
+    // There is room for one `function_call`.
+    parallelToolCalls: parallel && !legacy,
     ...templateOptions(fields),
     ...generationOptions(fields, chatLogprobs(fields)),
   };
-  return { model, ...streamOptions(fields), request, unknown: unknownFields(fields), notes: notes.lines };
+  const unknown = unknownFields(fields);
+  return { model, ...streamOptions(fields), request, unknown, notes: notes.lines, legacy, named };
 }
 
 export function readTextRequest(body: JsonValue): ReadRequest<TextRequest> {
@@ -72,8 +64,10 @@ export function readTextRequest(body: JsonValue): ReadRequest<TextRequest> {
   const model = requiredModel(fields);
   if (fields.boolean('echo')) throw wrongField('echo', 'is true, which is not supported');
   const logprobs = fields.count('logprobs');
+  refuseFields(fields, chatOnly);
   const request = {
     prompt: readPrompt(fields),
+    format: readFormat(fields),
     ...generationOptions(fields, limitLogprobs(logprobs ?? null, 'logprobs')),
   };
   return { model, ...streamOptions(fields), request, unknown: unknownFields(fields), notes: [] };
@@ -100,16 +94,8 @@ export function templateOptions(
 export function fieldsOf(body: JsonValue): Fields {
   if (!isJsonObject(body)) throw wrongField('body', `is ${kindOf(body)}, expected an object`);
   const fields = new Fields(body);
-  for (const [name, instead] of Object.entries(unsupported))
-    if (constrains(fields.value(name))) throw wrongField(name, `is not supported: ${instead}`);
+  checkUnsupported(fields);
   return fields;
-}
-
-/** Some clients send every field, with a value that asks for nothing. */
-function constrains(value: JsonValue | undefined): boolean {
-  const asksNothing =
-    value === undefined || value === 0 || value === false || value === 'auto' || value === 'none';
-  return !asksNothing && !(Array.isArray(value) && value.length === 0);
 }
 
 /** OpenAI's `reasoning_effort`, or `reasoning.effort` as some gateways send it. */
@@ -150,9 +136,6 @@ export function flag(value: JsonValue | undefined, param: string): boolean | und
 }
 
 export function generationOptions(fields: Fields, topLogprobs: number | null): GenerationOptions {
-  const format = fields.object('response_format');
-  if (format !== undefined && format.type !== 'text')
-    throw wrongField('response_format', `has the type ${kindOf(format.type)}, only text is supported`);
   const [newer, older] = [fields.count('max_completion_tokens', 1), fields.count('max_tokens', 1)];
   const sampling = validateSampling({
     temperature: fields.number('temperature') ?? 1,
@@ -232,31 +215,4 @@ function readPrompt(fields: Fields): string | Int32Array {
     return id;
   });
   return Int32Array.from(ids);
-}
-
-function readTools(fields: Fields): ToolDef[] | null {
-  const tools = fields.list('tools');
-  if (tools === undefined || tools.length === 0) return null;
-  return tools.map((tool, i) => {
-    const fn = isJsonObject(tool) ? tool.function : undefined;
-    if (
-      !isJsonObject(tool) ||
-      tool.type !== 'function' ||
-      !isJsonObject(fn) ||
-      typeof fn.name !== 'string' ||
-      fn.name === ''
-    )
-      throw wrongField(`tools[${i}]`, 'is not {type: "function", function: {name, ...}}');
-    const { parameters } = fn;
-    if (parameters !== undefined && parameters !== null && !isJsonObject(parameters))
-      throw wrongField(`tools[${i}].function.parameters`, `is ${kindOf(parameters)}, expected an object`);
-    return tool;
-  });
-}
-
-function readToolChoice(fields: Fields): ToolChoice {
-  const choice = fields.value('tool_choice');
-  if (choice === undefined || choice === 'auto') return { mode: 'auto', names: null };
-  if (choice === 'none') return { mode: 'none', names: null };
-  throw wrongField('tool_choice', `is ${kindOf(choice)}, which is not supported yet: use auto or none`);
 }

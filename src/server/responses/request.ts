@@ -1,8 +1,9 @@
 /** From the JSON of a Responses request to a completion request, and what the answer has to say of it again. */
 import { isJsonObject, type JsonObject, type JsonValue } from '../../chat/index.ts';
-import type { AnswerFormat, ChatRequest } from '../../completion/index.ts';
+import type { ChatRequest } from '../../completion/index.ts';
 import { Notes, type ReadOptions } from '../content.ts';
 import { type Fields, kindOf, wrongField } from '../fields.ts';
+import { type NamedFormat, readFormat, refuseFields } from '../openai/constraints.ts';
 import {
   fieldsOf,
   flag,
@@ -56,14 +57,15 @@ const ignored = [
 const refused: Readonly<Record<string, string>> = {
   conversation: 'send the items, or previous_response_id',
   prompt: 'this server keeps no prompts: send instructions and input',
+  functions: 'use tools',
+  function_call: 'use tool_choice',
 };
 
 /** Throws UserError. */
 export function readResponsesRequest(body: JsonValue, past: Past, options: ReadOptions): ResponsesRequest {
   const fields = fieldsOf(body);
   const notes = new Notes();
-  for (const [name, instead] of Object.entries(refused))
-    if (fields.value(name) !== undefined) throw wrongField(name, `is not supported: ${instead}`);
+  refuseFields(fields, refused);
   if (fields.boolean('background'))
     throw wrongField('background', 'is true, which is not supported: wait for the answer, or stream it');
   const model = requiredModel(fields);
@@ -88,7 +90,7 @@ export function readResponsesRequest(body: JsonValue, past: Past, options: ReadO
     messages: [...system, ...messages],
     tools: tools.defs,
     toolChoice: readToolChoice(fields, tools),
-    format: readFormat(fields),
+    format: readFormat(fields, readTextFormat(fields)),
     parallelToolCalls: fields.boolean('parallel_tool_calls') ?? true,
     ...templateOptions(fields),
     ...generation,
@@ -124,18 +126,19 @@ function readTruncation(fields: Fields): string {
   return truncation;
 }
 
-function readFormat(fields: Fields): AnswerFormat | null {
+function readTextFormat(fields: Fields): NamedFormat | null {
+  const param = 'text.format';
   const format = fields.object('text')?.format;
   if (format === undefined || format === null) return null;
   if (!isJsonObject(format)) throw wrongField('text.format', `is ${kindOf(format)}, expected an object`);
   const { type, schema } = format;
   if (type === 'text') return null;
-  if (type === 'json_object') return { type };
+  if (type === 'json_object') return { type, param };
   if (type !== 'json_schema')
     throw wrongField('text.format.type', `is ${kindOf(type)}, expected text, json_object or json_schema`);
   if (!isJsonObject(schema))
     throw wrongField('text.format.schema', `is ${kindOf(schema)}, expected an object`);
-  return { type, schema };
+  return { type, schema, param };
 }
 
 function readMetadata(fields: Fields): JsonObject {
