@@ -11,12 +11,12 @@ import { CostModel } from '../src/engine/draft/cost-model.ts';
 import { loadCosts } from '../src/engine/draft/measure.ts';
 import { folderSource } from '../src/engine/folder-source.ts';
 import { maxNodes } from '../src/engine/open.ts';
-import { loadQwen35 } from '../src/models/index.ts';
+import { loadModel } from '../src/models/index.ts';
 
 const [path, result] = process.argv.slice(2);
 if (path === undefined) throw new Error('usage: step-cost.ts ENGINE_FOLDER [RESULT.json]');
 const backend = openBackend({ name: 'native', threads: 0 });
-const model = loadQwen35(backend, folderSource(backend, openEngineFolder(path)), { maxRows: 512 });
+const model = loadModel(backend, folderSource(backend, openEngineFolder(path)), { maxRows: 512 });
 const contextTokens = 20_000;
 const pools = {
   kv: backend.createKvPool({

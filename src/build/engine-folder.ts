@@ -11,8 +11,8 @@ import type { WeightFormat } from '../backends/index.ts';
 import {
   expectedMtpWeights,
   expectedWeights,
+  type ModelConfig,
   parseConfig,
-  type Qwen35Config,
   readJson,
   readSafetensorsHeader,
   type TensorDtype,
@@ -74,7 +74,7 @@ export interface LocatedWeight extends EngineWeight {
 export interface EngineFolder {
   readonly path: string;
   readonly manifest: EngineManifest;
-  readonly config: Qwen35Config;
+  readonly config: ModelConfig;
   readonly weightsFile: string;
   readonly weightBytes: number;
   readonly weights: ReadonlyMap<string, LocatedWeight>;
@@ -157,7 +157,7 @@ function locate(path: string, name: string, json: unknown, tensor: TensorInfo | 
 /** Every weight that the config asks for is there, in its shape and in a format that the model can use. */
 function checkComplete(
   path: string,
-  config: Qwen35Config,
+  config: ModelConfig,
   weights: ReadonlyMap<string, LocatedWeight>,
   hasMtp: boolean,
 ): void {

@@ -2,13 +2,14 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { assert, UserError } from '../util/index.ts';
-import { parseConfig, type Qwen35Config, tokenIds } from './config.ts';
+import { type ModelConfig, tokenIds } from './config.ts';
+import { parseConfig } from './registry.ts';
 import { readAt, readSafetensorsHeader, type TensorDtype, type TensorInfo } from './safetensors.ts';
 import { shorten, show } from './show.ts';
 
 export interface Checkpoint {
   readonly folder: string;
-  readonly config: Qwen35Config;
+  readonly config: ModelConfig;
   /** Ids that end an answer: of config.json and generation_config.json together. */
   readonly eosTokenIds: readonly number[];
   readonly tensors: ReadonlyMap<string, Pick<TensorInfo, 'name' | 'dtype' | 'shape' | 'bytes'>>;

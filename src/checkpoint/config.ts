@@ -1,6 +1,5 @@
 /**
- * Hugging Face configs of the qwen3_5 family (dense hybrids: Qwen3.5, 3.6 and 3.8 declare the same type), text-only or inside
- * the multimodal wrapper. Field rules: qwen35-model 1.1 to 1.5; defaults are those of transformers.
+ * Hugging Face configs of hybrid models of the qwen3_5 kind, text-only or inside the multimodal wrapper. Field rules: qwen35-model 1.1 to 1.5; defaults are those of transformers.
  */
 import { UserError } from '../util/index.ts';
 import { show } from './show.ts';
@@ -16,7 +15,7 @@ export interface YarnConfig {
   readonly attentionFactor: number | null;
 }
 
-export interface Qwen35Config {
+export interface ModelConfig {
   readonly modelType: string;
   readonly vocabSize: number;
   readonly hiddenSize: number;
@@ -41,9 +40,6 @@ export interface Qwen35Config {
   readonly eosTokenIds: readonly number[];
 }
 
-const modelTypes = new Set(['qwen3_5', 'qwen3_5_text']);
-const knownTypes = [...modelTypes].join(', ');
-
 type Json = Record<string, unknown>;
 
 const bad = (message: string, param: string): UserError =>
@@ -52,25 +48,25 @@ const bad = (message: string, param: string): UserError =>
 const isObject = (value: unknown): value is Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** Throws UserError('bad_checkpoint') that names the key, what was expected and what was found. */
-export function parseConfig(json: unknown): Qwen35Config {
-  if (!isObject(json)) throw bad('is not an object', '');
-  const type = json.model_type;
-  if (typeof type !== 'string' || !modelTypes.has(type))
-    throw bad(`model_type is ${show(type)}, known are ${knownTypes}`, 'model_type');
+/**
+ * A config whose text model is of one of `modelTypes`. Throws UserError('bad_checkpoint') that names the key, what was expected and
+ * what was found.
+ */
+export function parseHybridConfig(json: Json, modelTypes: readonly string[]): ModelConfig {
+  const type = String(json.model_type);
   if (json.text_config !== undefined && !isObject(json.text_config))
     throw bad('text_config is not an object', 'text_config');
   const text = isObject(json.text_config) ? json.text_config : json;
   const textType = text.model_type ?? type;
-  if (typeof textType !== 'string' || !modelTypes.has(textType))
+  if (typeof textType !== 'string' || !modelTypes.includes(textType))
     throw bad(
-      `text_config.model_type is ${show(textType)}, known are ${knownTypes}`,
+      `text_config.model_type is ${show(textType)}, known are ${modelTypes.join(', ')}`,
       'text_config.model_type',
     );
   const read = new Fields(text);
   const headDim = read.count('head_dim', 256);
   const rope = ropeOf(text, headDim);
-  const config: Qwen35Config = {
+  const config: ModelConfig = {
     modelType: type,
     vocabSize: read.count('vocab_size', 248_320),
     hiddenSize: read.count('hidden_size', 4096),
@@ -146,7 +142,7 @@ function layerTypesOf(text: Json, read: Fields): LayerType[] {
   return [...(given as LayerType[])];
 }
 
-function ropeOf(text: Json, headDim: number): Pick<Qwen35Config, 'rotaryDim' | 'ropeTheta' | 'yarn'> {
+function ropeOf(text: Json, headDim: number): Pick<ModelConfig, 'rotaryDim' | 'ropeTheta' | 'yarn'> {
   const rope = isObject(text.rope_parameters)
     ? text.rope_parameters
     : isObject(text.rope_scaling)
@@ -177,7 +173,7 @@ function ropeOf(text: Json, headDim: number): Pick<Qwen35Config, 'rotaryDim' | '
   return { rotaryDim, ropeTheta: fields.number('rope_theta', 10_000_000), yarn };
 }
 
-function checkRelations(config: Qwen35Config, text: Json): void {
+function checkRelations(config: ModelConfig, text: Json): void {
   if (config.heads % config.kvHeads !== 0)
     throw bad(
       `${config.heads} attention heads do not divide into ${config.kvHeads} KV heads`,

@@ -6,9 +6,10 @@ export {
   openCheckpoint,
   readJson,
 } from './checkpoint.ts';
-export { type LayerType, parseConfig, type Qwen35Config, tokenIds, type YarnConfig } from './config.ts';
+export { type LayerType, type ModelConfig, tokenIds, type YarnConfig } from './config.ts';
 export { dequantize, dequantizeRows, type RowRange, readF32 } from './dequantize.ts';
-export { type ExpectedWeight, expectedMtpWeights, expectedWeights } from './expected.ts';
+export type { ExpectedWeight } from './family.ts';
+export { expectedMtpWeights, expectedWeights, modelTypes, parseConfig } from './registry.ts';
 export {
   dtypeBytes,
   maxHeaderBytes,

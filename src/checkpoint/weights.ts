@@ -5,7 +5,8 @@
 import { UserError } from '../util/index.ts';
 import type { Checkpoint } from './checkpoint.ts';
 import { readF32 } from './dequantize.ts';
-import { type ExpectedWeight, expectedMtpWeights, expectedWeights } from './expected.ts';
+import type { ExpectedWeight } from './family.ts';
+import { expectedMtpWeights, expectedWeights } from './registry.ts';
 
 /** How a weight is stored; names are those of the checkpoint. */
 export type StoredWeight =

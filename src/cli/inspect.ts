@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { Command } from 'commander';
 import { describeBackends } from '../backends/index.ts';
 import { isEngineFolder, openEngineFolder } from '../build/index.ts';
-import { hasMtp, openCheckpoint, type Qwen35Config, validateCheckpoint } from '../checkpoint/index.ts';
+import { hasMtp, type ModelConfig, openCheckpoint, validateCheckpoint } from '../checkpoint/index.ts';
 import { UserError } from '../util/index.ts';
 
 const debugVariables = ['COPSE_CACHE', 'COPSE_DATA', 'COPSE_ISA', 'COPSE_THREADS'];
@@ -44,7 +44,7 @@ function machineFacts(): Facts {
   };
 }
 
-function modelFacts(config: Qwen35Config): Facts {
+function modelFacts(config: ModelConfig): Facts {
   const full = config.layerTypes.filter((type) => type === 'full_attention').length;
   return {
     type: config.modelType,

@@ -2,7 +2,7 @@
 import { type Backend, openBackend } from '../backends/index.ts';
 import { openEngineFolder } from '../build/index.ts';
 import { PrefixCache } from '../cache/index.ts';
-import { loadQwen35, type Model, type Pools } from '../models/index.ts';
+import { loadModel, type Model, type Pools } from '../models/index.ts';
 import { loadTokenizer } from '../tokenizer/index.ts';
 import { UserError } from '../util/index.ts';
 import { EngineCore } from './core.ts';
@@ -27,7 +27,7 @@ export async function openEngine(given: Partial<EngineOptions> & { folder: strin
   try {
     const source = folderSource(backend, folder);
     const maxRows = options.prefillTokens + options.maxSequences * (1 + maxNodes);
-    const model = loadQwen35(backend, source, { maxRows });
+    const model = loadModel(backend, source, { maxRows });
     return await assembleEngine({
       backend,
       model,

@@ -18,7 +18,7 @@ import {
 } from '../../test/support/rig.ts';
 import type { Backend } from '../backends/index.ts';
 import { openCheckpoint } from '../checkpoint/index.ts';
-import { checkpointSource, loadQwen35, type Model, type Pools } from './index.ts';
+import { checkpointSource, loadModel, type Model, type Pools } from './index.ts';
 
 const slots = 2;
 const pageTokens = 16;
@@ -82,7 +82,7 @@ describe.each(availableBackends())('a hybrid model on $name', ({ open }) => {
   const backend = open();
   const folder = fileURLToPath(new URL('../../test/golden/hybrid-rep3-untied', import.meta.url));
   const source = checkpointSource(backend, openCheckpoint(folder));
-  const sequences = new Sequences(backend, loadQwen35(backend, source, { maxRows: 128 }));
+  const sequences = new Sequences(backend, loadModel(backend, source, { maxRows: 128 }));
   afterAll(() => backend.close());
 
   it('gives every node of a tree, and what follows an accepted path, the logits of plain decoding', async () => {

@@ -9,7 +9,7 @@ import { availableBackends } from '../../test/support/backends.ts';
 import type { Backend, Buffer } from '../backends/index.ts';
 import { openCheckpoint } from '../checkpoint/index.ts';
 import { present } from '../util/index.ts';
-import { checkpointSource, loadQwen35, type Model, type Pools } from './index.ts';
+import { checkpointSource, loadModel, type Model, type Pools } from './index.ts';
 
 const fromRoot = (path: string): string => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 const readGolden = (path: string) => JSON.parse(readFileSync(fromRoot(`test/golden/${path}`), 'utf8'));
@@ -135,7 +135,7 @@ describe.each(availableBackends())('goldens on $name', ({ name, open }) => {
     async (folder) => {
       const golden = readGolden(`${folder}/golden.json`);
       const source = checkpointSource(backend, openCheckpoint(fromRoot(`test/golden/${folder}`)));
-      const model = loadQwen35(backend, source, { maxRows: golden.ids.length });
+      const model = loadModel(backend, source, { maxRows: golden.ids.length });
       const { logits } = await new Chain(backend, model, 256).extend(golden.ids, 'all');
       expectArgmax(logits, golden.argmax);
       for (const [row, values] of Object.entries(golden.logits_rows as Record<string, number[]>))
@@ -147,7 +147,7 @@ describe.each(availableBackends())('goldens on $name', ({ name, open }) => {
 
   const tiny = readGolden('copse-tiny.json');
   const source = checkpointSource(backend, openCheckpoint(fromRoot('models/copse-tiny')));
-  const model = loadQwen35(backend, source, { maxRows: slice });
+  const model = loadModel(backend, source, { maxRows: slice });
   const cases = (tiny.cases as TinyCase[])
     .map((golden, index) => ({ index, golden }))
     .filter(({ golden }) => golden.ids.length <= promptLimit[name]);

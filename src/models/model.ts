@@ -2,7 +2,8 @@
  * What is computed. A model declares the memory of its per-layer state and issues a forward as ops.
  * It owns its activation buffers, sized for `maxRows`; results stay valid until the next forward.
  */
-import type { Batch, Buffer, KvPool, KvSpec, StatePool, StateSpec } from '../backends/index.ts';
+import type { Backend, Batch, Buffer, KvPool, KvSpec, StatePool, StateSpec } from '../backends/index.ts';
+import type { WeightSource } from './weight-source.ts';
 
 export interface Pools {
   readonly kv: KvPool;
@@ -38,3 +39,10 @@ export interface Model {
   forwardMtp(batch: Batch, input: MtpInput, pools: Pools): ForwardResult;
   close(): void;
 }
+
+/** How the registry makes a model of one type. */
+export type LoadModel = (
+  backend: Backend,
+  source: WeightSource,
+  limits: { readonly maxRows: number },
+) => Model;

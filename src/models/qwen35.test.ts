@@ -11,7 +11,7 @@ import {
   type TensorDtype,
 } from '../checkpoint/index.ts';
 import { dequantizeNvfp4, e4m3Decode, e4m3Encode, f32ToBf16, quantizeNvfp4 } from '../dtypes/index.ts';
-import { checkpointSource, loadQwen35, type Model, type WeightSource } from './index.ts';
+import { checkpointSource, loadModel, type Model, type WeightSource } from './index.ts';
 
 const config = {
   ...{
@@ -163,7 +163,7 @@ async function run(
 }
 
 const load = (backend: Backend, ck: Checkpoint): Model =>
-  loadQwen35(backend, checkpointSource(backend, ck), { maxRows: 16 });
+  loadModel(backend, checkpointSource(backend, ck), { maxRows: 16 });
 
 function largestDifference(a: Float32Array, b: Float32Array): number {
   return a.reduce((max, value, i) => Math.max(max, Math.abs(value - (b[i] as number))), 0);
@@ -208,7 +208,7 @@ describe('qwen35', () => {
       has: (name) => name === 'lm_head.weight' || source.has(name),
       matrix: (name) => (name === 'lm_head.weight' ? head : source.matrix(name)),
     };
-    const own = await run(backend, loadQwen35(backend, withHead, { maxRows: 16 }));
+    const own = await run(backend, loadModel(backend, withHead, { maxRows: 16 }));
     expect(source.has('lm_head.weight')).toBe(false);
     expect(new Set(own.subarray(0, 48)).size).toBe(1);
     expect(new Set(tied.subarray(0, 48)).size).toBe(48);
@@ -228,7 +228,7 @@ describe('qwen35', () => {
     const backend = openReference();
     const model = load(backend, randomCheckpoint(plainFile, { withMtp: false }));
     await expect(async () => run(backend, model, 'mtp')).rejects.toThrow('the MTP layer of this model');
-    const small = loadQwen35(backend, checkpointSource(backend, randomCheckpoint(plainFile)), {
+    const small = loadModel(backend, checkpointSource(backend, randomCheckpoint(plainFile)), {
       maxRows: 11,
     });
     await expect(async () => run(backend, small)).rejects.toThrow('12 rows, at most 11');
@@ -246,7 +246,7 @@ describe('qwen35', () => {
       'logit row 1 is one of 1 rows',
     );
     expect(() =>
-      loadQwen35(backend, checkpointSource(backend, randomCheckpoint(plainFile)), { maxRows: 0 }),
+      loadModel(backend, checkpointSource(backend, randomCheckpoint(plainFile)), { maxRows: 0 }),
     ).toThrow('at most 0 rows');
   });
 
@@ -259,7 +259,7 @@ describe('qwen35', () => {
         closed++;
       },
     };
-    const model = loadQwen35(backend, source, { maxRows: 4 });
+    const model = loadModel(backend, source, { maxRows: 4 });
     model.close();
     expect(closed).toBe(1);
     expect(() => model.close()).toThrow(/is live/);

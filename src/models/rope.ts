@@ -1,8 +1,8 @@
 /** Rotary frequencies (qwen35-model 2.4). Text has one position per token, so the three MRoPE axes are one. */
 import type { RopeSpec } from '../backends/index.ts';
-import type { Qwen35Config, YarnConfig } from '../checkpoint/index.ts';
+import type { ModelConfig, YarnConfig } from '../checkpoint/index.ts';
 
-type RopeConfig = Pick<Qwen35Config, 'rotaryDim' | 'ropeTheta' | 'yarn'>;
+type RopeConfig = Pick<ModelConfig, 'rotaryDim' | 'ropeTheta' | 'yarn'>;
 
 export function ropeOf({ rotaryDim, ropeTheta, yarn }: RopeConfig): RopeSpec {
   const plain = Array.from({ length: rotaryDim / 2 }, (_, i) => ropeTheta ** ((-2 * i) / rotaryDim));

@@ -3,10 +3,10 @@
  * multimodal wrapper's prefix, e.g. `model.layers.0.mlp.up_proj.weight`, `lm_head.weight`, `mtp.fc.weight`.
  */
 import type { Weight } from '../backends/index.ts';
-import type { Qwen35Config } from '../checkpoint/index.ts';
+import type { ModelConfig } from '../checkpoint/index.ts';
 
 export interface WeightSource {
-  readonly config: Qwen35Config;
+  readonly config: ModelConfig;
   /** `lm_head.weight` may be there although the embedding is tied (a quantized head); `mtp.fc.weight` stands for all of MTP. */
   has(name: string): boolean;
   /** A matrix for `linear`, or the embedding table (bf16 or f32). */

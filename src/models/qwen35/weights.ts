@@ -1,6 +1,6 @@
 /** The weights of a hybrid model (qwen35-model 3), by layer, as the forward uses them. */
-import type { Backend, Buffer, Weight } from '../backends/index.ts';
-import type { WeightSource } from './weight-source.ts';
+import type { Backend, Buffer, Weight } from '../../backends/index.ts';
+import type { WeightSource } from '../weight-source.ts';
 
 export interface AttentionWeights {
   readonly kind: 'attention';

@@ -1,22 +1,8 @@
-/** Which weights a model of the family has, by its config: names without the multimodal wrapper's prefix (qwen35-model 3). */
-import type { Qwen35Config } from './config.ts';
+/** The dense hybrids of the qwen3_5 family: Qwen3.5, 3.6 and 3.8 declare the same type (qwen35-model 1 and 3). */
+import { type ModelConfig, parseHybridConfig } from '../config.ts';
+import { type ExpectedWeight, linear, type ModelFamily, plain } from '../family.ts';
 
-export interface ExpectedWeight {
-  /** Name without the wrapper's prefix, e.g. `model.layers.0.mlp.up_proj.weight`. */
-  readonly name: string;
-  readonly shape: readonly number[];
-  /** Matrices [out, in] that `linear` multiplies; the rest are embeddings, norms, conv and small vectors. */
-  readonly linear: boolean;
-}
-
-const linear = (name: string, out: number, input: number): ExpectedWeight => ({
-  name,
-  shape: [out, input],
-  linear: true,
-});
-const plain = (name: string, ...shape: number[]): ExpectedWeight => ({ name, shape, linear: false });
-
-function mlp(p: string, c: Qwen35Config): ExpectedWeight[] {
+function mlp(p: string, c: ModelConfig): ExpectedWeight[] {
   return [
     linear(`${p}mlp.gate_proj.weight`, c.intermediateSize, c.hiddenSize),
     linear(`${p}mlp.up_proj.weight`, c.intermediateSize, c.hiddenSize),
@@ -24,7 +10,7 @@ function mlp(p: string, c: Qwen35Config): ExpectedWeight[] {
   ];
 }
 
-function attention(p: string, c: Qwen35Config): ExpectedWeight[] {
+function attention(p: string, c: ModelConfig): ExpectedWeight[] {
   return [
     linear(`${p}self_attn.q_proj.weight`, 2 * c.heads * c.headDim, c.hiddenSize),
     linear(`${p}self_attn.k_proj.weight`, c.kvHeads * c.headDim, c.hiddenSize),
@@ -35,7 +21,7 @@ function attention(p: string, c: Qwen35Config): ExpectedWeight[] {
   ];
 }
 
-function deltaNet(p: string, c: Qwen35Config): ExpectedWeight[] {
+function deltaNet(p: string, c: ModelConfig): ExpectedWeight[] {
   const keyDim = c.linKeyHeads * c.linKeyDim;
   const valueDim = c.linValueHeads * c.linValueDim;
   return [
@@ -51,15 +37,14 @@ function deltaNet(p: string, c: Qwen35Config): ExpectedWeight[] {
   ];
 }
 
-function norms(p: string, c: Qwen35Config): ExpectedWeight[] {
+function norms(p: string, c: ModelConfig): ExpectedWeight[] {
   return [
     plain(`${p}input_layernorm.weight`, c.hiddenSize),
     plain(`${p}post_attention_layernorm.weight`, c.hiddenSize),
   ];
 }
 
-/** All weights of the text model, without MTP. */
-export function expectedWeights(c: Qwen35Config): ExpectedWeight[] {
+function weights(c: ModelConfig): ExpectedWeight[] {
   const layers = c.layerTypes.flatMap((type, i) => {
     const p = `model.layers.${i}.`;
     return [...norms(p, c), ...(type === 'full_attention' ? attention(p, c) : deltaNet(p, c)), ...mlp(p, c)];
@@ -73,8 +58,7 @@ export function expectedWeights(c: Qwen35Config): ExpectedWeight[] {
   ];
 }
 
-/** The MTP layer's weights. */
-export function expectedMtpWeights(c: Qwen35Config): ExpectedWeight[] {
+function mtpWeights(c: ModelConfig): ExpectedWeight[] {
   const p = 'mtp.layers.0.';
   return [
     linear('mtp.fc.weight', c.hiddenSize, 2 * c.hiddenSize),
@@ -86,3 +70,12 @@ export function expectedMtpWeights(c: Qwen35Config): ExpectedWeight[] {
     ...mlp(p, c),
   ];
 }
+
+const modelTypes = ['qwen3_5', 'qwen3_5_text'];
+
+export const qwen35: ModelFamily = {
+  modelTypes,
+  parseConfig: (json) => parseHybridConfig(json, modelTypes),
+  weights,
+  mtpWeights,
+};

@@ -2,19 +2,19 @@
  * The hybrid models of the qwen3_5 family (qwen35-model 2 and 4): gated attention and gated delta net by layer type, SwiGLU, and
  * the MTP layer. A forward is a list of ops; all arithmetic, state and acceptance of rows is the back-end's.
  */
-import type { Backend, Batch, Buffer, RopeSpec } from '../backends/index.ts';
-import type { Qwen35Config } from '../checkpoint/index.ts';
-import { assert, present } from '../util/index.ts';
-import type { ForwardResult, Model, MtpInput, Pools } from './model.ts';
+import type { Backend, Batch, Buffer, RopeSpec } from '../../backends/index.ts';
+import type { ModelConfig } from '../../checkpoint/index.ts';
+import { assert, present } from '../../util/index.ts';
+import type { ForwardResult, Model, MtpInput, Pools } from '../model.ts';
+import { ropeOf } from '../rope.ts';
+import type { WeightSource } from '../weight-source.ts';
 import {
   type AttentionWeights,
   type DeltaNetWeights,
   type LayerWeights,
   type Qwen35Weights,
   readWeights,
-} from './qwen35-weights.ts';
-import { ropeOf } from './rope.ts';
-import type { WeightSource } from './weight-source.ts';
+} from './weights.ts';
 
 /** Tokens between materialized states (C of architecture, section 7). */
 export const stateChunk = 32;
@@ -32,7 +32,7 @@ export function loadQwen35(
 type Activations = ReturnType<typeof activationWidths>;
 
 /** Width of a row of each activation. */
-function activationWidths(c: Qwen35Config) {
+function activationWidths(c: ModelConfig) {
   const qWidth = c.heads * c.headDim;
   const kvWidth = c.kvHeads * c.headDim;
   const valueWidth = c.linValueHeads * c.linValueDim;
@@ -73,7 +73,7 @@ class Qwen35Model implements Model {
   readonly stateShape: Model['stateShape'];
   readonly #backend: Backend;
   readonly #source: WeightSource;
-  readonly #config: Qwen35Config;
+  readonly #config: ModelConfig;
   readonly #weights: Qwen35Weights;
   readonly #rope: RopeSpec;
   readonly #act: Record<keyof Activations, Buffer>;
