@@ -257,6 +257,23 @@ napi_value concatRows(napi_env, const Args& a) {
   a.device().concatRows(a.integer(1), a.integer(2), a.integer(3), a.integer(4), a.integer(5), a.integer(6));
   return nullptr;
 }
+napi_value route(napi_env, const Args& a) {
+  a.device().route(a.integer(1), a.integer(2), a.integer(3), a.integer(4), a.integer(5), a.integer(6), a.integer(7) != 0);
+  return nullptr;
+}
+napi_value groupedLinear(napi_env, const Args& a) {
+  const Ints weights = a.ints(4);
+  a.device().groupedLinear(a.integer(1), a.integer(2), a.integer(3), weights.data, weights.size, a.integer(5), a.integer(6));
+  return nullptr;
+}
+napi_value mixExperts(napi_env, const Args& a) {
+  a.device().mixExperts(a.integer(1), a.integer(2), a.integer(3), a.integer(4), a.integer(5), a.integer(6));
+  return nullptr;
+}
+napi_value addGated(napi_env, const Args& a) {
+  a.device().addGated(a.integer(1), a.integer(2), a.integer(3), a.integer(4), a.integer(5));
+  return nullptr;
+}
 napi_value prepareQkv(napi_env, const Args& a) {
   size_t half;
   const float* frequencies = a.floats(12, &half);
@@ -367,6 +384,10 @@ NAPI_MODULE_INIT() {
   DEFINE(sigmoidMul);
   DEFINE(gatherRows);
   DEFINE(concatRows);
+  DEFINE(route);
+  DEFINE(groupedLinear);
+  DEFINE(mixExperts);
+  DEFINE(addGated);
   DEFINE(prepareQkv);
   DEFINE(storeKv);
   DEFINE(attention);

@@ -15,11 +15,6 @@ auto& find(Map& map, int id, const char* what) {
   return it->second;
 }
 
-size_t weightBytes(Format format, int outDim, int inDim) {
-  if (format == Format::nvfp4) return size_t((outDim + 15) / 16) * (inDim / 16) * kTileBytes;
-  return size_t(outDim) * inDim * (format == Format::f32 ? 4 : format == Format::bf16 ? 2 : 1);
-}
-
 void checkWeight(Format format, int outDim, int inDim, size_t bytes) {
   if (outDim < 1 || inDim < 1) fail("a weight of [", outDim, ", ", inDim, "]");
   if (format == Format::nvfp4 && inDim % 16 != 0) fail("nvfp4 weight with ", inDim, " inputs, expected a multiple of 16");
@@ -27,10 +22,12 @@ void checkWeight(Format format, int outDim, int inDim, size_t bytes) {
   if (bytes != expected) fail("weight [", outDim, ", ", inDim, "] has ", bytes, " bytes, expected ", expected);
 }
 
-// Work below this many multiplications is not worth waking threads for.
-constexpr size_t kSerialWork = 1 << 15;
-
 }  // namespace
+
+size_t weightBytes(Format format, int outDim, int inDim) {
+  if (format == Format::nvfp4) return size_t((outDim + 15) / 16) * (inDim / 16) * kTileBytes;
+  return size_t(outDim) * inDim * (format == Format::f32 ? 4 : format == Format::bf16 ? 2 : 1);
+}
 
 Device::Device(int threads) : kernels_(chooseKernels()), pool_(threads) {}
 

@@ -50,6 +50,11 @@ class Mapping {
   size_t bytes = 0;
 };
 
+// Work below this many multiplications is not worth waking threads for.
+constexpr size_t kSerialWork = 1 << 15;
+
+size_t weightBytes(Format format, int outDim, int inDim);
+
 struct Weight {
   Format format;
   int outDim, inDim;
@@ -111,6 +116,11 @@ class Device {
   void sigmoidMul(int out, int x, int gate, size_t count);
   void gatherRows(int out, int src, const int32_t* rows, size_t count, int dim);
   void concatRows(int dst, int a, int b, int rows, int dimA, int dimB);
+  void route(int experts, int weights, int logits, int rows, int width, int k, bool renormalize);
+  // out[i] = expert ids[i] over row i / perInput of x, for `choices` ids
+  void groupedLinear(int out, int x, int ids, const int32_t* experts, size_t expertCount, int choices, int perInput);
+  void mixExperts(int out, int y, int weights, int rows, int k, int dim);
+  void addGated(int x, int y, int gate, int rows, int dim);
   void prepareQkv(const QkvArgs& args, const Batch& batch);
   void storeKv(int pool, int layer, int k, int v, float kScale, float vScale, const Batch& batch);
   void attention(int out, int q, int pool, int layer, int heads, float kScale, float vScale, const Batch& batch);
@@ -145,6 +155,7 @@ class Device {
   std::vector<int8_t> codes_;
   std::vector<int32_t> sums_;
   std::vector<float> scales_;
+  std::vector<float> sorted_, sortedOut_;  // rows of groupedLinear, by expert
 };
 
 template <class... Parts>

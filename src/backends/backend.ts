@@ -158,6 +158,16 @@ export interface QkvPrep {
   readonly rope: RopeSpec;
 }
 
+/** Which experts compute which rows, as `route` chose them. */
+export interface Routes {
+  /** int32 [rows, k]: ids of experts, best first, no id twice in a row. */
+  readonly experts: Buffer;
+  readonly rows: number;
+  readonly k: number;
+  /** Where the choices of a row take their input: `row` = x [rows, inDim], one for all; `choice` = x [rows * k, inDim], one each. */
+  readonly input: 'row' | 'choice';
+}
+
 export interface DeltaRule {
   /** Output [rows, valueHeads, valueDim], before the gated norm. */
   readonly out: Buffer;
@@ -227,6 +237,26 @@ export interface Backend {
   gatherRows(out: Buffer, src: Buffer, rows: Int32Array, dim: number): void;
   /** dst[r] = [a[r] ; b[r]], widths dimA and dimB (the MTP input). */
   concatRows(dst: Buffer, a: Buffer, b: Buffer, shape: { rows: number; dimA: number; dimB: number }): void;
+
+  // ---- ops: mixture of experts --------------------------------------------------------------------------
+  /**
+   * The k best of softmax(logits[r, 0..experts)), best first, ties to the lower id: ids (int32) and probabilities, both [rows, k].
+   * The softmax runs over all experts; with `renormalize` the k probabilities of a row are divided by their sum.
+   */
+  route(
+    out: { experts: Buffer; weights: Buffer },
+    logits: Buffer,
+    shape: { rows: number; experts: number; k: number; renormalize: boolean },
+  ): void;
+  /**
+   * out[r * k + j] = `linear` of experts[ids[r, j]] over the row's input, bit for bit; out [rows * k, outDim]. The experts have one
+   * shape. Rows are sorted by expert inside, so that the weights of a chosen expert are read once and the others never.
+   */
+  groupedLinear(out: Buffer, experts: readonly Weight[], x: Buffer, routes: Routes): void;
+  /** out[r] = sum over j, in order, of weights[r, j] * y[r * k + j]; y [rows * k, dim]. `out` is not `y`. */
+  mixExperts(out: Buffer, y: Buffer, weights: Buffer, shape: { rows: number; k: number; dim: number }): void;
+  /** x[r] += sigmoid(gate[r]) * y[r]; x and y [rows, dim], gate [rows]. */
+  addGated(x: Buffer, y: Buffer, gate: Buffer, shape: { rows: number; dim: number }): void;
 
   // ---- ops: attention -----------------------------------------------------------------------------------
   /** Splits query and gate, norms q and k per head (rms1p), rotates the first rotaryDim channels (half split). */

@@ -6,15 +6,9 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { availableBackends } from '../../test/support/backends.ts';
 import { Rig, type RigShape, randomFrom, randomValues, rigVocab } from '../../test/support/rig.ts';
-import { e4m3Encode, f32ToBf16, packTiles, quantizeNvfp4 } from '../dtypes/index.ts';
-import {
-  type Backend,
-  type Batch,
-  type Buffer,
-  openReference,
-  type Weight,
-  type WeightFormat,
-} from './index.ts';
+import { makeWeight } from '../../test/support/weights.ts';
+import { packTiles } from '../dtypes/index.ts';
+import { type Backend, type Batch, type Buffer, openReference, type WeightFormat } from './index.ts';
 
 type Values = Float32Array | Int32Array;
 
@@ -35,29 +29,6 @@ async function ints(backend: Backend, buffer: Buffer): Promise<Int32Array> {
   const values = new Int32Array(buffer.bytes / 4);
   await backend.read(buffer, 0, values);
   return values;
-}
-
-function makeWeight(
-  backend: Backend,
-  format: WeightFormat,
-  [outDim, inDim]: readonly [number, number],
-  random: () => number,
-): Weight {
-  const values = randomValues(outDim * inDim, random);
-  const spec = { format, outDim, inDim, scale: format === 'fp8' ? 0.37 : 1 };
-  if (format === 'f32') return backend.weightFrom(spec, new Uint8Array(values.buffer));
-  if (format === 'fp8')
-    return backend.weightFrom(
-      spec,
-      Uint8Array.from(values, (x) => e4m3Encode(x * 40)),
-    );
-  if (format === 'bf16') {
-    const halves = new Uint16Array(values.length);
-    f32ToBf16(values, halves);
-    return backend.weightFrom(spec, new Uint8Array(halves.buffer));
-  }
-  const { codes, scales, scale2 } = quantizeNvfp4(values, outDim, inDim);
-  return backend.weightFrom({ ...spec, scale: scale2 }, packTiles(codes, scales, outDim, inDim));
 }
 
 const formats: WeightFormat[] = ['nvfp4-tile', 'bf16', 'f32', 'fp8'];

@@ -46,6 +46,10 @@ export interface Addon {
   sigmoidMul(device: DeviceHandle, out: number, x: number, gate: number, count: number): void;
   gatherRows(device: DeviceHandle, out: number, src: number, rows: Int32Array, dim: number): void;
   concatRows(device: DeviceHandle, ...args: Numbers): void;
+  route(device: DeviceHandle, ...args: Numbers): void;
+  groupedLinear(device: DeviceHandle, ...args: (number | Int32Array)[]): void;
+  mixExperts(device: DeviceHandle, ...args: Numbers): void;
+  addGated(device: DeviceHandle, ...args: Numbers): void;
   prepareQkv(device: DeviceHandle, ...args: (number | Float32Array | Int32Array)[]): void;
   storeKv(device: DeviceHandle, ...args: (number | Int32Array)[]): void;
   attention(device: DeviceHandle, ...args: (number | Int32Array)[]): void;

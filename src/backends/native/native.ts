@@ -10,6 +10,7 @@ import type {
   KvPool,
   KvSpec,
   QkvPrep,
+  Routes,
   StatePool,
   StateSpec,
   Weight,
@@ -21,6 +22,12 @@ import { type Addon, type DeviceHandle, loadAddon } from './addon.ts';
 
 const formats: Record<WeightFormat, number> = { 'nvfp4-tile': 0, bf16: 1, f32: 2, fp8: 3 };
 const kvTypes: Record<KvDtype, number> = { fp8: 0, bf16: 1, f32: 2 };
+
+/** A state pool's shape in the order that the addon reads. */
+const stateFields = [
+  ...(['layers', 'keyHeads', 'valueHeads', 'keyDim', 'valueDim', 'convKernel', 'chunk'] as const),
+  ...(['hiddenDim', 'slots', 'maxNodes', 'snapshots'] as const),
+];
 
 /** Whether the addon can be used; `reason` is null when it can, `detail` names the kernels. */
 export function tryNative(): { readonly reason: string | null; readonly detail: string } {
@@ -69,6 +76,8 @@ class Native implements Backend {
   readonly #device: DeviceHandle;
   /** A batch passes through many ops: it is flattened once. */
   readonly #flat = new WeakMap<Batch, Int32Array>();
+  /** Ids of the experts of a layer, which are the same list in every step. */
+  readonly #experts = new WeakMap<readonly Weight[], Int32Array>();
 
   constructor(addon: Addon, threads: number) {
     this.#addon = addon;
@@ -146,32 +155,7 @@ class Native implements Backend {
   }
 
   createStatePool(spec: StateSpec): StatePool {
-    const {
-      layers,
-      keyHeads,
-      valueHeads,
-      keyDim,
-      valueDim,
-      convKernel,
-      chunk,
-      hiddenDim,
-      slots,
-      maxNodes,
-      snapshots,
-    } = spec;
-    const shape = [
-      layers,
-      keyHeads,
-      valueHeads,
-      keyDim,
-      valueDim,
-      convKernel,
-      chunk,
-      hiddenDim,
-      slots,
-      maxNodes,
-      snapshots,
-    ];
+    const shape = stateFields.map((field) => spec[field]);
     const id = this.#addon.createState(this.#device, ...shape);
     return { ...spec, id, snapshotBytes: this.#addon.snapshotBytes(this.#device, id) };
   }
@@ -228,6 +212,40 @@ class Native implements Backend {
     { rows, dimA, dimB }: { rows: number; dimA: number; dimB: number },
   ): void {
     this.#addon.concatRows(this.#device, dst.id, a.id, b.id, rows, dimA, dimB);
+  }
+
+  route(
+    out: { experts: Buffer; weights: Buffer },
+    logits: Buffer,
+    shape: { rows: number; experts: number; k: number; renormalize: boolean },
+  ): void {
+    const { rows, experts, k, renormalize } = shape;
+    const ids = [out.experts.id, out.weights.id, logits.id];
+    this.#addon.route(this.#device, ...ids, rows, experts, k, renormalize ? 1 : 0);
+  }
+
+  groupedLinear(out: Buffer, experts: readonly Weight[], x: Buffer, routes: Routes): void {
+    let ids = this.#experts.get(experts);
+    if (ids === undefined) {
+      ids = Int32Array.from(experts, ({ id }) => id);
+      this.#experts.set(experts, ids);
+    }
+    const { rows, k, input } = routes;
+    const perInput = input === 'row' ? k : 1;
+    this.#addon.groupedLinear(this.#device, out.id, x.id, routes.experts.id, ids, rows * k, perInput);
+  }
+
+  mixExperts(
+    out: Buffer,
+    y: Buffer,
+    weights: Buffer,
+    { rows, k, dim }: { rows: number; k: number; dim: number },
+  ): void {
+    this.#addon.mixExperts(this.#device, out.id, y.id, weights.id, rows, k, dim);
+  }
+
+  addGated(x: Buffer, y: Buffer, gate: Buffer, { rows, dim }: { rows: number; dim: number }): void {
+    this.#addon.addGated(this.#device, x.id, y.id, gate.id, rows, dim);
   }
 
   prepareQkv(args: QkvPrep, batch: Batch): void {

@@ -3,7 +3,7 @@
  * Ops run at once. Storage is fp32 (or the pool's dtype); sums within an op are in double precision and rounded once, in an
  * order that depends on the row alone. Misuse (freed memory, rows past a buffer, unknown slots or pages) throws.
  */
-import { assert } from '../../util/index.ts';
+import { assert, present } from '../../util/index.ts';
 import type {
   Backend,
   Batch,
@@ -13,6 +13,7 @@ import type {
   KvPool,
   KvSpec,
   QkvPrep,
+  Routes,
   StatePool,
   StateSpec,
   Weight,
@@ -21,6 +22,7 @@ import type {
 } from '../backend.ts';
 import { attention, normAndRotate, storeKv } from './attention.ts';
 import { conv, deltaRule, materializeIfDue } from './delta-net.ts';
+import * as experts from './experts.ts';
 import { KvStore } from './kv-store.ts';
 import { linear } from './linear.ts';
 import { Memory } from './memory.ts';
@@ -159,6 +161,62 @@ class ReferenceBackend implements Backend {
       to.set(left.subarray(row * dimA, (row + 1) * dimA), row * (dimA + dimB));
       to.set(right.subarray(row * dimB, (row + 1) * dimB), row * (dimA + dimB) + dimA);
     }
+  }
+
+  // ---- ops: mixture of experts ------------------------------------------------------------------------
+
+  route(
+    out: { experts: Buffer; weights: Buffer },
+    logits: Buffer,
+    shape: { rows: number; experts: number; k: number; renormalize: boolean },
+  ): void {
+    const { rows, experts: width, k } = shape;
+    assert(k > 0 && k <= width, `${k} of ${width} experts`);
+    const values = this.#memory.f32(logits, rows * width);
+    const ids = this.#memory.i32(out.experts, rows * k);
+    const weights = this.#memory.f32(out.weights, rows * k);
+    const cut = <T extends Int32Array | Float32Array>(list: T, row: number, per: number): T =>
+      list.subarray(row * per, (row + 1) * per) as T;
+    for (let r = 0; r < rows; r++)
+      experts.route(
+        { ids: cut(ids, r, k), weights: cut(weights, r, k) },
+        cut(values, r, width),
+        shape.renormalize ? 'renormalize' : 'keep',
+      );
+  }
+
+  groupedLinear(out: Buffer, weights: readonly Weight[], x: Buffer, routes: Routes): void {
+    assert(out.id !== x.id, 'the output of groupedLinear is not its input');
+    const decoded = weights.map((weight) => this.#weights.get(weight));
+    const { outDim, inDim } = present(decoded[0], 'an expert');
+    assert(
+      decoded.every((weight) => weight.outDim === outDim && weight.inDim === inDim),
+      `experts of one shape [${outDim}, ${inDim}]`,
+    );
+    const choices = routes.rows * routes.k;
+    const inputs = routes.input === 'row' ? routes.rows : choices;
+    experts.groupedLinear(
+      this.#memory.f32(out, choices * outDim),
+      decoded,
+      this.#memory.f32(x, inputs * inDim),
+      { ids: this.#memory.i32(routes.experts, choices), perInput: routes.input === 'row' ? routes.k : 1 },
+    );
+  }
+
+  mixExperts(
+    out: Buffer,
+    y: Buffer,
+    weights: Buffer,
+    { rows, k, dim }: { rows: number; k: number; dim: number },
+  ): void {
+    assert(out.id !== y.id, 'the output of mixExperts is not its input');
+    const to = this.#memory.f32(out, rows * dim);
+    experts.mixExperts(to, this.#memory.f32(y, rows * k * dim), this.#memory.f32(weights, rows * k), dim);
+  }
+
+  addGated(x: Buffer, y: Buffer, gate: Buffer, { rows, dim }: { rows: number; dim: number }): void {
+    const f32 = this.#views(rows * dim);
+    experts.addGated(f32(x), f32(y), this.#memory.f32(gate, rows));
   }
 
   // ---- ops: attention ---------------------------------------------------------------------------------
