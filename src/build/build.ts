@@ -23,6 +23,7 @@ import {
 import { dirname, join, resolve, sep } from 'node:path';
 import { crc32 } from 'node:zlib';
 import {
+  attentionStems,
   type Checkpoint,
   hasMtp,
   kvScales,
@@ -230,19 +231,14 @@ function manifestOf(
   ck: Checkpoint,
   { recipe, source, weights }: { recipe: Recipe; source: string; weights: Record<string, EngineWeight> },
 ): EngineManifest {
-  const mtp = hasMtp(ck);
-  const stems = ck.config.layerTypes.flatMap((type, i) =>
-    type === 'full_attention' ? [`model.layers.${i}.self_attn`] : [],
-  );
-  const all = mtp ? [...stems, 'mtp.layers.0.self_attn'] : stems;
   return {
     format: engineFormat,
     recipe,
     source,
     config: readJson(join(ck.folder, 'config.json')),
     eosTokenIds: ck.eosTokenIds,
-    hasMtp: mtp,
-    kvScales: Object.fromEntries(all.map((stem) => [stem, kvScales(ck, stem)])),
+    hasMtp: hasMtp(ck),
+    kvScales: Object.fromEntries(attentionStems(ck).map((stem) => [stem, kvScales(ck, stem)])),
     weights,
   };
 }

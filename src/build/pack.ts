@@ -2,13 +2,7 @@
  * One weight of a checkpoint as bytes of an engine folder, some rows at a time: the head of a large model has more than a billion
  * values, memory stays at a few bands. Bands start at multiples of the tile's rows, so that packed bands follow one another.
  */
-import {
-  type Checkpoint,
-  dequantizeRows,
-  describeWeight,
-  type RowRange,
-  type StoredWeight,
-} from '../checkpoint/index.ts';
+import { type Checkpoint, describeWeight, type RowRange, type StoredWeight } from '../checkpoint/index.ts';
 import {
   absMax,
   bf16ToF32,
@@ -48,7 +42,7 @@ export function packWeight(ck: Checkpoint, { from, format }: Place, sink: Sink):
     copy(ck, stored.tensor, sink);
     return { scale: stored.scale, inputScale: stored.inputScale, error: 0 };
   }
-  const bands = new Bands(ck, stored, matrix, from.name);
+  const bands = new Bands(stored, matrix, from.name);
   if (format === 'nvfp4-tile') return quantize(bands, sink);
   if (format === 'f32') {
     for (const values of bands) sink(bytesOfValues(values));
@@ -62,14 +56,12 @@ export function packWeight(ck: Checkpoint, { from, format }: Place, sink: Sink):
 /** A weight's values band by band; a weight of one band is read once. */
 class Bands {
   readonly inDim: number;
-  readonly #ck: Checkpoint;
   readonly #stored: StoredWeight;
   readonly #matrix: Matrix;
   readonly #name: string;
   #only: Float32Array | null = null;
 
-  constructor(ck: Checkpoint, stored: StoredWeight, matrix: Matrix, name: string) {
-    this.#ck = ck;
+  constructor(stored: StoredWeight, matrix: Matrix, name: string) {
     this.#stored = stored;
     this.#matrix = matrix;
     this.#name = name;
@@ -81,7 +73,7 @@ class Bands {
   }
 
   #read(rows: RowRange): Float32Array {
-    const values = dequantizeRows(this.#ck, this.#stored, this.#matrix, rows);
+    const values = this.#stored.rows(rows);
     const max = absMax(values);
     if (!Number.isFinite(max))
       throw new UserError(

@@ -1,17 +1,20 @@
 /** A Hugging Face checkpoint folder: config, and tensors by name, sharded or not. Tensors are read one at a time. */
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { assert, UserError } from '../util/index.ts';
 import { type ModelConfig, tokenIds } from './config.ts';
 import { parseConfig } from './registry.ts';
 import { readAt, readSafetensorsHeader, type TensorDtype, type TensorInfo } from './safetensors.ts';
 import { shorten, show } from './show.ts';
+import { checkQuantization } from './supported.ts';
 
 export interface Checkpoint {
   readonly folder: string;
   readonly config: ModelConfig;
   /** Ids that end an answer: of config.json and generation_config.json together. */
   readonly eosTokenIds: readonly number[];
+  /** `quantization_config` of config.json: what tensors alone do not say, such as the version of GPTQ. */
+  readonly quantization: Readonly<Record<string, unknown>> | null;
   readonly tensors: ReadonlyMap<string, Pick<TensorInfo, 'name' | 'dtype' | 'shape' | 'bytes'>>;
   /** A tensor's bytes, or a part of them, in memory of their own. Nothing stays open between reads. */
   read(name: string, part?: BytePart): Uint8Array;
@@ -41,8 +44,14 @@ export function openCheckpoint(folder: string): Checkpoint {
     throw new UserError('bad_checkpoint', `${folder} has no config.json`, {
       hint: 'Name a Hugging Face checkpoint folder.',
     });
-  const config = parseConfig(readJson(join(folder, 'config.json')));
-  const tensors = listTensors(folder);
+  const json = readJson(join(folder, 'config.json'));
+  const config = parseConfig(json);
+  const modelOpt = join(folder, 'hf_quant_config.json');
+  if (existsSync(modelOpt)) {
+    const quantization = recordIn(readJson(modelOpt), 'quantization');
+    if (quantization !== null) checkQuantization('hf_quant_config.json: quantization', quantization);
+  }
+  const tensors = withSideFiles(folder, listTensors(folder));
   const generation = join(folder, 'generation_config.json');
   const extra = existsSync(generation)
     ? (readJson(generation) as { eos_token_id?: unknown } | null)?.eos_token_id
@@ -51,6 +60,7 @@ export function openCheckpoint(folder: string): Checkpoint {
     folder,
     config,
     eosTokenIds: [...new Set([...config.eosTokenIds, ...tokenIds(extra)])],
+    quantization: quantizationOf(json),
     tensors,
     read(name, part) {
       const tensor = tensors.get(name);
@@ -61,6 +71,29 @@ export function openCheckpoint(folder: string): Checkpoint {
       return readAt(tensor.file, tensor.offset + from, bytes);
     },
   };
+}
+
+function recordIn(json: unknown, key: string): Readonly<Record<string, unknown>> | null {
+  const value = typeof json === 'object' && json !== null ? (json as Record<string, unknown>)[key] : null;
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null;
+}
+
+const quantizationOf = (json: unknown): Checkpoint['quantization'] =>
+  recordIn(json, 'quantization_config') ?? recordIn(recordIn(json, 'text_config'), 'quantization_config');
+
+/**
+ * With the tensors of files that the index does not name, such as an MTP layer in a file of its own. Those that repeat listed
+ * tensors (the same model in another split) are left alone.
+ */
+function withSideFiles(folder: string, listed: Map<string, TensorInfo>): Map<string, TensorInfo> {
+  const known = new Set([...listed.values()].map(({ file }) => basename(file)));
+  const all = new Map(listed);
+  for (const name of readdirSync(folder).sort()) {
+    if (!name.endsWith('.safetensors') || known.has(name)) continue;
+    for (const [tensor, info] of readSafetensorsHeader(join(folder, name)))
+      if (!all.has(tensor)) all.set(tensor, info);
+  }
+  return all;
 }
 
 function listTensors(folder: string): Map<string, TensorInfo> {
@@ -106,6 +139,7 @@ export function memoryCheckpoint(
     folder: 'memory',
     config,
     eosTokenIds: config.eosTokenIds,
+    quantization: quantizationOf(configJson),
     tensors: new Map(listed),
     read(name, part) {
       const tensor = Object.hasOwn(tensors, name) ? tensors[name] : undefined;

@@ -142,12 +142,26 @@ function layerTypesOf(text: Json, read: Fields): LayerType[] {
   return [...(given as LayerType[])];
 }
 
-function ropeOf(text: Json, headDim: number): Pick<ModelConfig, 'rotaryDim' | 'ropeTheta' | 'yarn'> {
-  const rope = isObject(text.rope_parameters)
-    ? text.rope_parameters
-    : isObject(text.rope_scaling)
-      ? text.rope_scaling
-      : {};
+type Rope = Pick<ModelConfig, 'rotaryDim' | 'ropeTheta' | 'yarn'>;
+
+/** Loaders differ in which of the two keys wins, so they have to mean the same. */
+function ropeOf(text: Json, headDim: number): Rope {
+  const { rope_parameters: parameters, rope_scaling: scaling } = text;
+  const chosen = isObject(parameters) ? parameters : isObject(scaling) ? scaling : {};
+  const rope = ropeBy(text, chosen, headDim);
+  if (isObject(parameters) && isObject(scaling)) {
+    const other = ropeBy(
+      text,
+      { ...parameters, ...scaling, rope_type: scaling.rope_type ?? scaling.type ?? 'default' },
+      headDim,
+    );
+    if (JSON.stringify(rope) !== JSON.stringify(other))
+      throw bad('rope_scaling and rope_parameters disagree, remove the one that is wrong', 'rope_scaling');
+  }
+  return rope;
+}
+
+function ropeBy(text: Json, rope: Json, headDim: number): Rope {
   const fields = new Fields({ ...text, ...rope });
   const partial = fields.number('partial_rotary_factor', 0.25);
   const rotaryDim = Math.floor(headDim * partial);
@@ -156,7 +170,9 @@ function ropeOf(text: Json, headDim: number): Pick<ModelConfig, 'rotaryDim' | 'r
       `partial_rotary_factor ${partial} of head_dim ${headDim} gives ${rotaryDim} rotated channels`,
       'partial_rotary_factor',
     );
-  const type = rope.rope_type ?? rope.type ?? 'default';
+  const named = rope.rope_type ?? rope.type ?? 'default';
+  // Legacy name of the default with three position axes, which are one for text.
+  const type = named === 'mrope' ? 'default' : named;
   if (type !== 'default' && type !== 'yarn')
     throw bad(`rope_type is ${show(type)}, known are default and yarn`, 'rope_type');
   const yarn =

@@ -7,8 +7,9 @@ export {
   readJson,
 } from './checkpoint.ts';
 export { type LayerType, type ModelConfig, tokenIds, type YarnConfig } from './config.ts';
-export { dequantize, dequantizeRows, type RowRange, readF32 } from './dequantize.ts';
 export type { ExpectedWeight } from './family.ts';
+export { type RowRange, readPlain as readF32, type StoredWeight } from './layouts/layout.ts';
+
 export { expectedMtpWeights, expectedWeights, modelTypes, parseConfig } from './registry.ts';
 export {
   dtypeBytes,
@@ -21,9 +22,9 @@ export {
   type TensorInfo,
 } from './safetensors.ts';
 export {
+  attentionStems,
   describeWeight,
   hasMtp,
   kvScales,
-  type StoredWeight,
   validateCheckpoint,
 } from './weights.ts';

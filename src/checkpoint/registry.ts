@@ -4,6 +4,7 @@ import type { ModelConfig } from './config.ts';
 import { qwen35 } from './families/qwen35.ts';
 import type { ExpectedWeight, ModelFamily } from './family.ts';
 import { show } from './show.ts';
+import { refuseUnsupported } from './supported.ts';
 
 const families: readonly ModelFamily[] = [qwen35];
 const byType = new Map(
@@ -29,7 +30,9 @@ export function parseConfig(json: unknown): ModelConfig {
   if (typeof json !== 'object' || json === null || Array.isArray(json))
     throw new UserError('bad_checkpoint', 'config.json: is not an object', { param: '' });
   const config = json as Record<string, unknown>;
-  return familyOf(config.model_type).parseConfig(config);
+  const family = familyOf(config.model_type);
+  refuseUnsupported(config);
+  return family.parseConfig(config);
 }
 
 /** All weights of the text model, without MTP. */

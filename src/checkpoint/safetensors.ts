@@ -24,6 +24,7 @@ export const dtypeBytes = {
   BF16: 2,
   F8_E4M3: 1,
   F8_E5M2: 1,
+  F8_E8M0: 1,
   I64: 8,
   I32: 4,
   I16: 2,

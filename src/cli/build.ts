@@ -1,6 +1,7 @@
 /** `copse build`: checkpoint to engine folder. */
 import { type Command, Option } from 'commander';
 import { buildEngine, openEngineFolder, type Recipe } from '../build/index.ts';
+import { checkedCheckpoint } from './model.ts';
 import { openProgress } from './progress.ts';
 
 export function addBuild(program: Command): void {
@@ -16,6 +17,7 @@ export function addBuild(program: Command): void {
     )
     .option('--json', 'print the result as JSON')
     .action((checkpoint: string, out: string, flags: { recipe: Recipe; json?: boolean }) => {
+      checkedCheckpoint(checkpoint);
       const progress = openProgress('packing', { quiet: flags.json === true });
       buildEngine({
         checkpoint,

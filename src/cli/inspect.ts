@@ -5,8 +5,16 @@ import { join } from 'node:path';
 import type { Command } from 'commander';
 import { describeBackends } from '../backends/index.ts';
 import { isEngineFolder, openEngineFolder } from '../build/index.ts';
-import { hasMtp, type ModelConfig, openCheckpoint, validateCheckpoint } from '../checkpoint/index.ts';
+import {
+  type Checkpoint,
+  describeWeight,
+  type ExpectedWeight,
+  expectedWeights,
+  hasMtp,
+  type ModelConfig,
+} from '../checkpoint/index.ts';
 import { UserError } from '../util/index.ts';
+import { checkedCheckpoint } from './model.ts';
 
 const debugVariables = ['COPSE_CACHE', 'COPSE_DATA', 'COPSE_ISA', 'COPSE_THREADS'];
 
@@ -65,15 +73,33 @@ function countBy(formats: readonly string[]): Facts {
   return counts;
 }
 
+function missingMtp(ck: Checkpoint): Facts {
+  if (hasMtp(ck) || ck.config.mtpLayers === 0) return {};
+  return { mtpWeights: 'none: config.json declares an MTP layer, no file has mtp.*' };
+}
+
+const layoutOf =
+  (ck: Checkpoint) =>
+  (weight: ExpectedWeight): string => {
+    const stored = describeWeight(ck, weight);
+    if (stored.kind === 'values') return stored.format;
+    if (stored.kind !== 'plain') return stored.kind;
+    return (ck.tensors.get(stored.tensor)?.dtype ?? 'plain').toLowerCase();
+  };
+
 function checkpointFacts(path: string): Facts {
   if (!existsSync(join(path, 'config.json')))
     throw new UserError('bad_option', `${path} is neither a checkpoint nor an engine folder`);
-  const ck = openCheckpoint(path);
-  validateCheckpoint(ck);
+  const ck = checkedCheckpoint(path);
   const tensors = [...ck.tensors.values()];
   return {
     checkpoint: path,
-    model: { ...modelFacts(ck.config), mtp: hasMtp(ck) },
+    model: { ...modelFacts(ck.config), mtp: hasMtp(ck), ...missingMtp(ck) },
+    layouts: countBy(
+      expectedWeights(ck.config)
+        .filter(({ linear }) => linear)
+        .map(layoutOf(ck)),
+    ),
     tensors: tensors.length,
     bytes: tensors.reduce((sum, { bytes }) => sum + bytes, 0),
     dtypes: countBy(tensors.map(({ dtype }) => dtype)),

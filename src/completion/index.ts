@@ -1,3 +1,4 @@
+export { checkAssets } from './assets.ts';
 export { type Answer, Completion, type CompletionParts, collectAnswer } from './complete.ts';
 export { type ModelOptions, openModel, stopIdsOf } from './open.ts';
 export type { PromptBreak } from './recent-prompts.ts';
