@@ -24,8 +24,19 @@ void checkWeight(Format format, int outDim, int inDim, size_t bytes) {
 
 }  // namespace
 
+int scaleGroup(Format format, int inDim) {
+  switch (format) {
+    case Format::fp8Row: return inDim;
+    case Format::fp8Group128: return 128;
+    case Format::fp8Group64: return 64;
+    case Format::fp8Group32: return 32;
+    default: return 0;
+  }
+}
+
 size_t weightBytes(Format format, int outDim, int inDim) {
   if (format == Format::nvfp4) return size_t((outDim + 15) / 16) * (inDim / 16) * kTileBytes;
+  if (const int group = scaleGroup(format, inDim)) return (size_t(outDim) * inDim + 3) / 4 * 4 + size_t(outDim) * ((inDim + group - 1) / group) * 4;
   return size_t(outDim) * inDim * (format == Format::f32 ? 4 : format == Format::bf16 ? 2 : 1);
 }
 
@@ -152,7 +163,7 @@ void Device::discardSnapshots(int pool, const int32_t* snapshots, size_t count) 
 
 void Device::embed(int out, int weightId, const int32_t* ids, size_t count) {
   const Weight& w = weight(weightId);
-  if (w.format == Format::nvfp4) fail("embed takes bf16 or f32 tables");
+  if (w.format == Format::nvfp4 || scaleGroup(w.format, w.inDim) > 0) fail("embed takes bf16 or f32 tables");
   float* y = f32(out, count * w.inDim);
   const size_t rowBytes = weightBytes(w.format, 1, w.inDim);
   for (size_t i = 0; i < count; ++i) {
@@ -187,13 +198,35 @@ void Device::linear(int out, int weightId, int x, int rows) {
   float* y = f32(out, size_t(rows) * w.outDim);
   const float* input = f32(x, size_t(rows) * w.inDim);
   if (w.format == Format::nvfp4) return linearNvfp4(y, w, input, rows);
-  const size_t rowBytes = weightBytes(w.format, 1, w.inDim);
-  const float scale = w.format == Format::fp8 ? w.scale : 1.0f;
   const int parts = size_t(rows) * w.outDim * w.inDim < kSerialWork ? 1 : std::min(w.outDim, 4 * pool_.size());
   pool_.run(parts, [&](int part, int) {
     const int from = int(int64_t(w.outDim) * part / parts), to = int(int64_t(w.outDim) * (part + 1) / parts);
-    kernels_->dense(y + from, w.outDim, w.format, w.data + from * rowBytes, to - from, w.inDim, input, rows, scale);
+    dense(y + from, w.outDim, w, from, to, input, rows);
   });
+}
+
+void Device::dense(float* out, size_t stride, const Weight& w, int from, int to, const float* x, int rows) {
+  const int inDim = w.inDim, group = scaleGroup(w.format, inDim);
+  if (group == 0) {
+    const float scale = w.format == Format::fp8 ? w.scale : 1.0f;
+    return kernels_->dense(out, stride, w.format, w.data + from * weightBytes(w.format, 1, inDim), to - from, inDim, x, rows, scale);
+  }
+  // Scaled values are exact in fp32 up to one rounding, the same on every path; a panel of them stays in the cache.
+  constexpr int kPanel = 8;
+  thread_local std::vector<float> panel;
+  panel.resize(size_t(kPanel) * inDim + 16);
+  const int perRow = (inDim + group - 1) / group;
+  const float* scales = reinterpret_cast<const float*>(w.data + (size_t(w.outDim) * inDim + 3) / 4 * 4);
+  for (int first = from; first < to; first += kPanel) {
+    const int count = std::min(kPanel, to - first);
+    for (int o = 0; o < count; ++o)
+      for (int g = 0; g < perRow; ++g) {
+        const size_t at = size_t(g) * group;
+        const int width = std::min(group, inDim - int(at));
+        kernels_->decodeRow(panel.data() + size_t(o) * inDim + at, Format::fp8, w.data + size_t(first + o) * inDim + at, width, scales[size_t(first + o) * perRow + g]);
+      }
+    kernels_->dense(out + (first - from), stride, Format::f32, reinterpret_cast<const uint8_t*>(panel.data()), count, inDim, x, rows, 1.0f);
+  }
 }
 
 void Device::linearNvfp4(float* out, const Weight& w, const float* x, int rows) {

@@ -54,6 +54,8 @@ class Mapping {
 constexpr size_t kSerialWork = 1 << 15;
 
 size_t weightBytes(Format format, int outDim, int inDim);
+// Columns of a weight that share a scale; 0 where the format has no scales of its own.
+int scaleGroup(Format format, int inDim);
 
 struct Weight {
   Format format;
@@ -142,6 +144,8 @@ class Device {
   const Weight& weight(int id) const;
   void checkKv(const KvLayout& kv, int layer, const Batch& batch) const;
   void checkState(const StateLayout& state, int layer, const Batch& batch) const;
+  // Outputs from .. to of a weight in any format but NVFP4; `out` is that of output `from` and of row 0.
+  void dense(float* out, size_t stride, const Weight& w, int from, int to, const float* x, int rows);
   void linearNvfp4(float* out, const Weight& w, const float* x, int rows);
 
   const KernelTable* kernels_;

@@ -95,9 +95,8 @@ void Device::groupedLinear(int out, int x, int ids, const int32_t* experts, size
       const Weight& w = *g.weight;
       float* result = sortedOut_.data() + size_t(g.from) * outDim;
       if (w.format != Format::nvfp4) {
-        const size_t rowBytes = weightBytes(w.format, 1, inDim);
         const int last = std::min(outDim, to * 16);
-        kernels_->dense(result + from * 16, outDim, w.format, w.data + from * 16 * rowBytes, last - from * 16, inDim, sorted_.data() + size_t(g.from) * inDim, g.to - g.from, w.format == Format::fp8 ? w.scale : 1.0f);
+        dense(result + from * 16, outDim, w, from * 16, last, sorted_.data() + size_t(g.from) * inDim, g.to - g.from);
         continue;
       }
       for (int t = from; t < to; ++t)

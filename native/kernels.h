@@ -10,7 +10,8 @@
 
 namespace copse {
 
-enum class Format : int { nvfp4 = 0, bf16 = 1, f32 = 2, fp8 = 3 };
+// The last four: fp8 codes [outDim, inDim], then from a multiple of 4 bytes on fp32 scales [outDim, ceil(inDim / group)].
+enum class Format : int { nvfp4 = 0, bf16 = 1, f32 = 2, fp8 = 3, fp8Row = 4, fp8Group128 = 5, fp8Group64 = 6, fp8Group32 = 7 };
 enum class KvType : int { fp8 = 0, bf16 = 1, f32 = 2 };
 
 constexpr int kPad = 16;

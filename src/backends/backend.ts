@@ -12,6 +12,7 @@
  * Chain rows are committed by the forward itself; nodes leave a trace in per-slot scratch memory only, until
  * `commitNodes` moves an accepted path into pages and state.
  */
+import { assert } from '../util/index.ts';
 
 /** Device memory. `id` means something to its back-end only. */
 export interface Buffer {
@@ -27,7 +28,38 @@ export type WeightFormat =
   | 'bf16'
   | 'f32'
   /** Row-major E4M3 with one fp32 tensor scale. */
-  | 'fp8';
+  | 'fp8'
+  /**
+   * Row-major E4M3, then from a multiple of 4 bytes on fp32 scales [outDim, ceil(inDim / group)]: one per row, or one per 128, 64
+   * or 32 inputs. A value is its code times its scale, rounded to fp32.
+   */
+  | ScaledFp8;
+
+export type ScaledFp8 = keyof typeof scaledFp8Groups;
+
+/** Inputs that share a scale; null = the whole row. */
+export const scaledFp8Groups = { 'fp8-row': null, 'fp8-128': 128, 'fp8-64': 64, 'fp8-32': 32 } as const;
+
+export const isScaledFp8 = (format: WeightFormat): format is ScaledFp8 => format in scaledFp8Groups;
+
+/** The format of scaled FP8 with a scale per `group` inputs; asserts that there is one. */
+export function scaledFp8Format(group: number, inDim: number): ScaledFp8 {
+  const formats = Object.entries(scaledFp8Groups) as [ScaledFp8, number | null][];
+  const found = formats.find(([, inputs]) => (inputs === null ? group >= inDim : group === inputs));
+  assert(found !== undefined, `${group} inputs per scale are a format`);
+  return found[0];
+}
+
+/** Where the scales of scaled FP8 lie behind the codes, and how many there are per output. */
+export function scaledFp8Layout(
+  format: ScaledFp8,
+  [outDim, inDim]: readonly [number, number],
+): { readonly offset: number; readonly group: number; readonly perRow: number; readonly bytes: number } {
+  const group = scaledFp8Groups[format] ?? inDim;
+  const offset = Math.ceil((outDim * inDim) / 4) * 4;
+  const perRow = Math.ceil(inDim / group);
+  return { offset, group, perRow, bytes: offset + 4 * outDim * perRow };
+}
 
 export interface WeightSpec {
   readonly format: WeightFormat;

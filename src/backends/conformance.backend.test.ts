@@ -31,7 +31,16 @@ async function ints(backend: Backend, buffer: Buffer): Promise<Int32Array> {
   return values;
 }
 
-const formats: WeightFormat[] = ['nvfp4-tile', 'bf16', 'f32', 'fp8'];
+const formats: WeightFormat[] = [
+  'nvfp4-tile',
+  'bf16',
+  'f32',
+  'fp8',
+  'fp8-row',
+  'fp8-128',
+  'fp8-64',
+  'fp8-32',
+];
 const linearShapes = [
   [1, 16],
   [15, 96],

@@ -5,7 +5,16 @@ import { randomFrom, randomValues } from '../../test/support/rig.ts';
 import { makeWeight } from '../../test/support/weights.ts';
 import { type Backend, type Buffer, openReference, type WeightFormat } from './index.ts';
 
-const formats: WeightFormat[] = ['nvfp4-tile', 'bf16', 'f32', 'fp8'];
+const formats: WeightFormat[] = [
+  'nvfp4-tile',
+  'bf16',
+  'f32',
+  'fp8',
+  'fp8-row',
+  'fp8-128',
+  'fp8-64',
+  'fp8-32',
+];
 
 async function floats(backend: Backend, buffer: Buffer): Promise<Float32Array> {
   const values = new Float32Array(buffer.bytes / 4);

@@ -7,7 +7,7 @@
  */
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import type { WeightFormat } from '../backends/index.ts';
+import { isScaledFp8, scaledFp8Layout, type WeightFormat } from '../backends/index.ts';
 import {
   expectedMtpWeights,
   expectedWeights,
@@ -39,6 +39,10 @@ export const safetensorsDtype: Readonly<Record<WeightFormat, TensorDtype>> = {
   bf16: 'BF16',
   f32: 'F32',
   fp8: 'F8_E4M3',
+  'fp8-row': 'U8',
+  'fp8-128': 'U8',
+  'fp8-64': 'U8',
+  'fp8-32': 'U8',
 };
 
 /** A weight as engine.json lists it. */
@@ -84,6 +88,7 @@ export interface EngineFolder {
 export function bytesOf(format: WeightFormat, shape: readonly number[]): number {
   const count = shape.reduce((product, dim) => product * dim, 1);
   if (format === 'nvfp4-tile') return tiledBytes(shape[0] ?? 0, shape[1] ?? 0);
+  if (isScaledFp8(format)) return scaledFp8Layout(format, [shape[0] ?? 0, shape[1] ?? 0]).bytes;
   return count * { bf16: 2, f32: 4, fp8: 1 }[format];
 }
 

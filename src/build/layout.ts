@@ -1,4 +1,6 @@
 /** Where each weight goes in `weights.safetensors`, known before the first byte is packed. */
+
+import { isScaledFp8, scaledFp8Format } from '../backends/index.ts';
 import {
   type Checkpoint,
   describeWeight,
@@ -32,8 +34,11 @@ const keptLinears = /\.in_proj_[ab]\.weight$/;
 /** The format of a weight in the engine folder: what is quantized already is kept, the rest follows the recipe. */
 function chooseFormat(ck: Checkpoint, weight: ExpectedWeight, recipe: Recipe): WeightFormat {
   const stored = describeWeight(ck, weight);
-  if (stored.kind === 'nvfp4') return 'nvfp4-tile';
-  if (stored.kind === 'fp8') return 'fp8';
+  if (weight.linear) {
+    if (stored.kind === 'nvfp4') return 'nvfp4-tile';
+    if (stored.kind === 'fp8') return 'fp8';
+    if (stored.kind === 'fp8-scaled') return scaledFp8Format(stored.group, weight.shape[1] ?? 0);
+  }
   const isMatrix = weight.linear || weight.name.endsWith('embed_tokens.weight');
   if (!isMatrix) return 'f32';
   const kept = keptLinears.test(weight.name) || (weight.shape[1] ?? 0) % nvfp4Block !== 0;
@@ -59,7 +64,7 @@ function tiedHead(ck: Checkpoint, recipe: Recipe): Choice[] {
   const embedding: ExpectedWeight = { name: 'model.embed_tokens.weight', shape, linear: true };
   const from = hasQuantizedHead(ck, head) ? head : embedding;
   const format = chooseFormat(ck, from, recipe);
-  return format === 'nvfp4-tile' || format === 'fp8' ? [{ weight: head, from, format }] : [];
+  return format === 'bf16' || format === 'f32' ? [] : [{ weight: head, from, format }];
 }
 
 function hasQuantizedHead(ck: Checkpoint, head: ExpectedWeight): boolean {
@@ -82,7 +87,7 @@ export function layOut(ck: Checkpoint, recipe: Recipe): Layout {
     const bytes = bytesOf(choice.format, shape);
     entries[name] = {
       dtype: safetensorsDtype[choice.format],
-      shape: choice.format === 'nvfp4-tile' ? [bytes] : shape,
+      shape: choice.format === 'nvfp4-tile' || isScaledFp8(choice.format) ? [bytes] : shape,
       data_offsets: [at, at + bytes],
     };
     places.push({ ...choice, offset: at, bytes });

@@ -2,6 +2,8 @@
  * One weight of a checkpoint as bytes of an engine folder, some rows at a time: the head of a large model has more than a billion
  * values, memory stays at a few bands. Bands start at multiples of the tile's rows, so that packed bands follow one another.
  */
+
+import { isScaledFp8, scaledFp8Layout } from '../backends/index.ts';
 import { type Checkpoint, describeWeight, type RowRange, type StoredWeight } from '../checkpoint/index.ts';
 import {
   absMax,
@@ -37,8 +39,14 @@ export function packWeight(ck: Checkpoint, { from, format }: Place, sink: Sink):
   const stored = describeWeight(ck, from);
   const [outDim = 1, ...rest] = from.shape;
   const matrix: Matrix = [outDim, rest.reduce((product, dim) => product * dim, 1)];
-  if (stored.kind === 'nvfp4') return repackNvfp4(ck, stored, matrix, sink);
-  if (stored.kind === 'fp8') {
+  if (stored.kind === 'nvfp4' && format === 'nvfp4-tile') return repackNvfp4(ck, stored, matrix, sink);
+  if (stored.kind === 'fp8-scaled' && isScaledFp8(format)) {
+    copy(ck, stored.tensor, sink);
+    sink(new Uint8Array(scaledFp8Layout(format, matrix).offset - matrix[0] * matrix[1]));
+    sink(bytesOfValues(stored.scales()));
+    return lossless;
+  }
+  if (stored.kind === 'fp8' && format === 'fp8') {
     copy(ck, stored.tensor, sink);
     return { scale: stored.scale, inputScale: stored.inputScale, error: 0 };
   }

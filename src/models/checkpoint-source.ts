@@ -2,7 +2,13 @@
  * Weights straight from a Hugging Face checkpoint, without an engine folder: bf16 and f32 as they are, NVFP4 repacked into tiles,
  * FP8 per tensor as it is, everything else in fp32. Each matrix is copied into the back-end's memory.
  */
-import type { Backend, Weight, WeightFormat } from '../backends/index.ts';
+import {
+  type Backend,
+  scaledFp8Format,
+  scaledFp8Layout,
+  type Weight,
+  type WeightFormat,
+} from '../backends/index.ts';
 import {
   type Checkpoint,
   describeWeight,
@@ -47,11 +53,19 @@ function matrix(backend: Backend, ck: Checkpoint, expected: ExpectedWeight): Wei
   const make = (format: WeightFormat, scale: number, bytes: Uint8Array): Weight =>
     backend.weightFrom({ format, outDim, inDim, scale }, bytes);
   const format = rawFormat(ck, stored);
-  if (stored.kind === 'nvfp4') {
+  if (stored.kind === 'nvfp4' && expected.linear) {
     const tiles = packTiles(ck.read(stored.codes), ck.read(stored.scales), outDim, inDim);
     return make('nvfp4-tile', stored.scale2, tiles);
   }
-  if (stored.kind === 'fp8') return make('fp8', stored.scale, ck.read(stored.tensor));
+  if (stored.kind === 'fp8' && expected.linear) return make('fp8', stored.scale, ck.read(stored.tensor));
+  if (stored.kind === 'fp8-scaled' && expected.linear) {
+    const format = scaledFp8Format(stored.group, inDim);
+    const { bytes, offset } = scaledFp8Layout(format, [outDim, inDim]);
+    const all = new Uint8Array(bytes);
+    all.set(ck.read(stored.tensor));
+    new Float32Array(all.buffer, offset).set(stored.scales());
+    return make(format, 1, all);
+  }
   if (stored.kind === 'plain' && format !== null) return make(format, 1, ck.read(stored.tensor));
   const values = stored.rows({ from: 0, count: outDim });
   return make('f32', 1, new Uint8Array(values.buffer, values.byteOffset, values.byteLength));

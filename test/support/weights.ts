@@ -1,5 +1,11 @@
 /** Random weight matrices in every format. */
-import type { Backend, Weight, WeightFormat } from '../../src/backends/index.ts';
+import {
+  type Backend,
+  isScaledFp8,
+  scaledFp8Layout,
+  type Weight,
+  type WeightFormat,
+} from '../../src/backends/index.ts';
 import { e4m3Encode, f32ToBf16, packTiles, quantizeNvfp4 } from '../../src/dtypes/index.ts';
 import { randomValues } from './rig.ts';
 
@@ -17,6 +23,14 @@ export function makeWeight(
       spec,
       Uint8Array.from(values, (x) => e4m3Encode(x * 40)),
     );
+  if (isScaledFp8(format)) {
+    const { bytes, offset } = scaledFp8Layout(format, [outDim, inDim]);
+    const all = new Uint8Array(bytes);
+    for (const [i, x] of values.entries()) all[i] = e4m3Encode(x * 40);
+    const scales = new Float32Array(all.buffer, offset);
+    for (const i of scales.keys()) scales[i] = 0.01 + 0.05 * random();
+    return backend.weightFrom(spec, all);
+  }
   if (format === 'bf16') {
     const halves = new Uint16Array(values.length);
     f32ToBf16(values, halves);

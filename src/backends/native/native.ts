@@ -20,7 +20,10 @@ import type {
 } from '../backend.ts';
 import { type Addon, type DeviceHandle, loadAddon } from './addon.ts';
 
-const formats: Record<WeightFormat, number> = { 'nvfp4-tile': 0, bf16: 1, f32: 2, fp8: 3 };
+const formats: Record<WeightFormat, number> = {
+  ...{ 'nvfp4-tile': 0, bf16: 1, f32: 2, fp8: 3 },
+  ...{ 'fp8-row': 4, 'fp8-128': 5, 'fp8-64': 6, 'fp8-32': 7 },
+};
 const kvTypes: Record<KvDtype, number> = { fp8: 0, bf16: 1, f32: 2 };
 
 /** A state pool's shape in the order that the addon reads. */

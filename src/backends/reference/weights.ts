@@ -12,7 +12,14 @@ import {
   unpackTiles,
 } from '../../dtypes/index.ts';
 import { assert, UserError } from '../../util/index.ts';
-import type { Weight, WeightFile, WeightSpec } from '../backend.ts';
+import {
+  isScaledFp8,
+  type ScaledFp8,
+  scaledFp8Layout,
+  type Weight,
+  type WeightFile,
+  type WeightSpec,
+} from '../backend.ts';
 
 export type DecodedWeight = WeightSpec &
   (
@@ -28,18 +35,31 @@ export type DecodedWeight = WeightSpec &
 
 export function weightBytes({ format, outDim, inDim }: WeightSpec): number {
   if (format === 'nvfp4-tile') return tiledBytes(outDim, inDim);
+  if (isScaledFp8(format)) return scaledFp8Layout(format, [outDim, inDim]).bytes;
   const perValue = { bf16: 2, f32: 4, fp8: 1 }[format];
   return outDim * inDim * perValue;
 }
 
 function decode(spec: WeightSpec, bytes: Uint8Array): DecodedWeight {
   if (spec.format === 'nvfp4-tile') return decodeTiles(spec, bytes);
+  if (isScaledFp8(spec.format)) return decodeScaled(spec, spec.format, bytes);
   const values = new Float32Array(spec.outDim * spec.inDim);
   // A copy is aligned for wider views.
   const own = bytes.slice();
   if (spec.format === 'f32') values.set(new Float32Array(own.buffer, 0, values.length));
   else if (spec.format === 'bf16') bf16ToF32(new Uint16Array(own.buffer, 0, values.length), values);
   else for (let i = 0; i < values.length; i++) values[i] = e4m3Decode[own[i] as number] as number;
+  return { ...spec, kind: 'plain', values };
+}
+
+function decodeScaled(spec: WeightSpec, format: ScaledFp8, bytes: Uint8Array): DecodedWeight {
+  const { outDim, inDim } = spec;
+  const { offset, group, perRow } = scaledFp8Layout(format, [outDim, inDim]);
+  const scales = new Float32Array(bytes.slice(offset).buffer);
+  const values = Float32Array.from({ length: outDim * inDim }, (_, i) => {
+    const scale = scales[Math.floor(i / inDim) * perRow + Math.floor((i % inDim) / group)] as number;
+    return (e4m3Decode[bytes[i] as number] as number) * scale;
+  });
   return { ...spec, kind: 'plain', values };
 }
 
