@@ -7,10 +7,10 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { findData, loadBenchConfig } from '../src/bench/config.ts';
-import { loadConversations } from '../src/bench/dataset.ts';
+import { findData, loadBenchConfig } from '../src/bench/run/config.ts';
+import { loadConversations } from '../src/bench/run/dataset.ts';
 
-import { turnsOf } from '../src/bench/wire.ts';
+import { turnsOf } from '../src/bench/run/wire.ts';
 import { buildEngine } from '../src/build/index.ts';
 import type { ChatMessage, ToolDef } from '../src/chat/index.ts';
 import { chatRequest, openModel } from '../src/completion/index.ts';

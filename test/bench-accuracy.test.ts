@@ -3,8 +3,8 @@ import { spawn } from 'node:child_process';
 import { appendFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { type BfclSample, requestBody, selectSamples } from '../src/bench/bfcl/index.ts';
 import { type BenchOutcome, type BenchRun, checkReport, runBench } from '../src/bench/index.ts';
+import { type BfclSample, requestBody, selectSamples } from '../src/bench/score/bfcl/index.ts';
 import { type OracleRule, oracleCalls } from './support/bfcl-oracle.ts';
 import { recordedCommands, type SmallRun, writeSmallRun } from './support/oracle-dataset.ts';
 import {

@@ -2,16 +2,16 @@
 import { describe, expect, it } from 'vitest';
 import { smallConfig, smallDataset } from '../../test/support/oracle-dataset.ts';
 import { UserError } from '../util/index.ts';
-import { Answer, mergeCalls } from './answer.ts';
-import { blake2bHex } from './blake2b.ts';
-import { parseBenchConfig } from './config.ts';
-import { parseConversations } from './dataset.ts';
-import { executablesOfCalls } from './executables.ts';
-import { byCodePoint, floatText, pythonRound, pythonSplit } from './python.ts';
-import { summarize } from './series.ts';
-import { readWhole, SseReader } from './sse.ts';
-import { TokenCounter } from './token-count.ts';
-import { turnsOf } from './wire.ts';
+import { Answer, mergeCalls } from './run/answer.ts';
+import { blake2bHex } from './run/blake2b.ts';
+import { parseBenchConfig } from './run/config.ts';
+import { parseConversations } from './run/dataset.ts';
+import { byCodePoint, floatText, pythonRound, pythonSplit } from './run/python.ts';
+import { readWhole, SseReader } from './run/sse.ts';
+import { TokenCounter } from './run/token-count.ts';
+import { turnsOf } from './run/wire.ts';
+import { executablesOfCalls } from './score/executables.ts';
+import { summarize } from './score/series.ts';
 
 const event = (delta: unknown, finish: string | null = null): string =>
   `data: ${JSON.stringify({ choices: [{ delta, finish_reason: finish }] })}\n\n`;

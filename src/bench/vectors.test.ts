@@ -3,12 +3,12 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { publicData } from '../../test/support/public-data.ts';
-import { parseBenchConfig } from './config.ts';
-import { loadConversations } from './dataset.ts';
-import { earlyStopping, minPassing, overLatencyCount } from './early-stopping.ts';
-import { executablesOf, executablesOfCalls, intersectionOverUnion } from './executables.ts';
-import { pythonRound } from './python.ts';
-import { type Turn, turnsOf } from './wire.ts';
+import { parseBenchConfig } from './run/config.ts';
+import { loadConversations } from './run/dataset.ts';
+import { pythonRound } from './run/python.ts';
+import { type Turn, turnsOf } from './run/wire.ts';
+import { earlyStopping, minPassing, overLatencyCount } from './score/early-stopping.ts';
+import { executablesOf, executablesOfCalls, intersectionOverUnion } from './score/executables.ts';
 
 const vectors = JSON.parse(
   readFileSync(new URL('../../test/golden/edge-agentic-vectors.json', import.meta.url), 'utf8'),

@@ -11,7 +11,7 @@ import {
   type Value,
   wireName,
   writeJson,
-} from '../../src/bench/bfcl/index.ts';
+} from '../../src/bench/score/bfcl/index.ts';
 
 export const oracleRules = ['A', 'B', 'C', 'D', 'E', 'F', 'G', 'J'] as const;
 /**
