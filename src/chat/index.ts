@@ -1,7 +1,7 @@
 /** Messages <-> text: lossless JSON, chat templates, and the reader of what a model writes. Knows no HTTP. */
 export type { ReaderEvent } from './call-builder.ts';
 export { holdsNoArguments, toolsForPrompt, withOneSystem, withParsedArguments } from './history.ts';
-export { jsonDepthLimit, type ParseOptions, parseLossless } from './json-parse.ts';
+export { type JsonLimits, jsonDepthLimit, type ParseOptions, parseLossless } from './json-parse.ts';
 export { quoteJson, stringifyCompact, stringifyPython, stringifySpaced } from './json-stringify.ts';
 export {
   isJsonObject,

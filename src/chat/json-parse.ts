@@ -2,7 +2,7 @@
  * A strict JSON parser (RFC 8259) that keeps number lexemes and key order (see json-value.ts) and limits depth, so
  * that no input can exhaust the stack. Duplicate keys: the last value wins, at the first position, as in Python.
  */
-import { UserError } from '../util/index.ts';
+import { shortened, UserError } from '../util/index.ts';
 import { JsonNumber, type JsonObject, type JsonValue, ObjectBuilder } from './json-value.ts';
 
 /** Nesting of arrays and objects that is accepted. */
@@ -16,6 +16,17 @@ export interface ParseOptions {
   readonly what?: string;
   /** The request field of which the text is the value. */
   readonly param?: string;
+  /** What one text may hold; without it only depth is limited. */
+  readonly limits?: JsonLimits;
+}
+
+export interface JsonLimits {
+  /** Of all kinds, wherever they stand: texts, numbers, lists, objects, ... */
+  readonly values: number;
+  /** Of one object. */
+  readonly keys: number;
+  /** Characters of a number. */
+  readonly digits: number;
 }
 
 /** Throws UserError('invalid_request') with line and column when the text is not JSON. */
@@ -28,6 +39,9 @@ class Parser {
   readonly #options: ParseOptions;
   #at = 0;
   #depth = 0;
+  #values = 0;
+  /** The member of the outermost object that is being read. */
+  #field: string | null = null;
 
   constructor(text: string, options: ParseOptions) {
     this.#text = text;
@@ -43,6 +57,9 @@ class Parser {
   }
 
   #value(): JsonValue {
+    const { limits } = this.#options;
+    if (limits !== undefined && ++this.#values > limits.values)
+      throw this.#tooMuch(`more than ${limits.values} values`);
     switch (this.#text.charCodeAt(this.#at)) {
       case quote:
         return this.#string();
@@ -70,12 +87,17 @@ class Parser {
   #object(): JsonObject {
     this.#enter();
     const builder = new ObjectBuilder();
+    const { limits } = this.#options;
+    let keys = 0;
     this.#skipSpace();
     if (this.#take(0x7d)) return this.#leave(builder.finish());
     for (;;) {
       this.#skipSpace();
       if (this.#text.charCodeAt(this.#at) !== quote) throw this.#fail('a key in double quotes');
       const key = this.#string();
+      if (limits !== undefined && ++keys > limits.keys)
+        throw this.#tooMuch(`an object with more than ${limits.keys} keys`);
+      if (this.#depth === 1) this.#field = key;
       this.#skipSpace();
       if (!this.#take(0x3a)) throw this.#fail('":"');
       this.#skipSpace();
@@ -136,6 +158,9 @@ class Parser {
     number.lastIndex = this.#at;
     const lexeme = number.exec(this.#text)?.[0];
     if (lexeme === undefined) throw this.#fail('a value');
+    const { limits } = this.#options;
+    if (limits !== undefined && lexeme.length > limits.digits)
+      throw this.#tooMuch(`a number of ${lexeme.length} characters, the limit is ${limits.digits},`);
     this.#at += lexeme.length;
     const value = Number(lexeme);
     return String(value) === lexeme ? value : new JsonNumber(lexeme);
@@ -168,14 +193,29 @@ class Parser {
   }
 
   #where(): string {
-    const before = this.#text.slice(0, this.#at);
-    const line = before.split('\n').length;
-    return `line ${line}, column ${before.length - before.lastIndexOf('\n')}`;
+    let line = 1;
+    let start = 0;
+    for (let at = this.#text.indexOf('\n'); at >= 0 && at < this.#at; at = this.#text.indexOf('\n', start)) {
+      line++;
+      start = at + 1;
+    }
+    return `line ${line}, column ${this.#at - start + 1}`;
   }
 
   #fail(expected: string): UserError {
     const found = this.#at < this.#text.length ? JSON.stringify(this.#text.charAt(this.#at)) : 'the end';
     return this.#error(`is not valid JSON: expected ${expected} at ${this.#where()}, found ${found}`);
+  }
+
+  /** Names the field, as that is what a client can mend. */
+  #tooMuch(what: string): UserError {
+    const field = this.#depth > 1 || !what.startsWith('an object') ? this.#field : null;
+    const { what: text = 'the text', param = field } = this.#options;
+    return new UserError(
+      'invalid_request',
+      `${field === null ? text : shortened(field)} has ${what} at ${this.#where()}`,
+      param === null ? {} : { param },
+    );
   }
 
   #error(problem: string): UserError {

@@ -27,7 +27,7 @@ interface ServeFlags extends EngineFlags {
   readonly alias?: string[];
   readonly reasoning: string;
   readonly trustMessages?: boolean;
-  readonly bodyLimit: number;
+  readonly bodyLimit?: number;
   readonly usageDetails?: boolean;
   readonly strictContent?: boolean;
   readonly corsOrigin?: string[];
@@ -53,7 +53,7 @@ export function addServe(program: Command): void {
     .option('--alias <name...>', 'further names that requests may use, * = any')
     .addOption(reasoningOption())
     .option('--trust-messages', 'let text of messages produce control tokens, as the reference does')
-    .option('--body-limit <size>', 'largest request body', parseBytes, 64 * 2 ** 20)
+    .option('--body-limit <size>', 'largest request body, else what the context could hold', parseBytes)
     .option('--usage-details', 'tell in usage.speculation what drafts did for an answer')
     .option('--strict-content', 'refuse images and files in messages, instead of a placeholder text')
     .option('--preserve-thinking', 'keep past thinking in the prompt when a request does not say')
@@ -105,7 +105,7 @@ async function serve(model: string | undefined, flags: ServeFlags): Promise<void
     host: flags.host,
     port: flags.port,
     apiKey: flags.apiKey ?? null,
-    bodyLimitBytes: flags.bodyLimit,
+    bodyLimitBytes: flags.bodyLimit ?? null,
     usageDetails: flags.usageDetails === true,
     strictContent: flags.strictContent === true,
     corsOrigins: flags.corsOrigin ?? [],

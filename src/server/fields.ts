@@ -1,6 +1,6 @@
 /** Reads typed fields of a request body. A wrong type is an error that names the field, what was expected and what was found. */
 import { isJsonObject, JsonNumber, type JsonObject, type JsonValue } from '../chat/index.ts';
-import { UserError } from '../util/index.ts';
+import { shortened, UserError } from '../util/index.ts';
 
 export function wrongField(param: string, message: string): UserError {
   return new UserError('invalid_request', `${param} ${message}`, { param });
@@ -12,7 +12,7 @@ export function kindOf(value: JsonValue | undefined): string {
   if (value === null) return 'null';
   if (Array.isArray(value)) return 'a list';
   if (isJsonObject(value)) return 'an object';
-  if (value instanceof JsonNumber) return `the number ${value.lexeme}`;
+  if (value instanceof JsonNumber) return `the number ${shortened(value.lexeme)}`;
   return typeof value === 'string'
     ? `the text ${JSON.stringify(value.slice(0, 40))}`
     : `${typeof value === 'number' ? 'the number ' : ''}${String(value)}`;

@@ -6,10 +6,11 @@ import type { Socket } from 'node:net';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { parseLossless } from '../chat/index.ts';
 import { UserError } from '../util/index.ts';
+import { type BodyLimits, checkCounts } from './limits.ts';
 import { errorBody } from './openai/errors.ts';
 
 export interface HttpOptions {
-  readonly bodyLimitBytes: number;
+  readonly limits: BodyLimits;
   /** Answers a request that failed. */
   readonly sendError: (request: FastifyRequest, reply: FastifyReply, error: unknown) => FastifyReply;
 }
@@ -20,9 +21,9 @@ export interface Http {
   readonly open: () => number;
 }
 
-export function createHttp({ bodyLimitBytes, sendError }: HttpOptions): Http {
+export function createHttp({ limits, sendError }: HttpOptions): Http {
   const http = Fastify({
-    bodyLimit: bodyLimitBytes,
+    bodyLimit: limits.bytes,
     forceCloseConnections: 'idle',
     keepAliveTimeout: 75_000,
     // For the request to arrive; answers take as long as they take.
@@ -38,14 +39,20 @@ export function createHttp({ bodyLimitBytes, sendError }: HttpOptions): Http {
   // Clients that forget the content type mean JSON too.
   http.addContentTypeParser('*', { parseAs: 'string' }, (_request, body, done) => {
     try {
-      done(null, parseLossless(String(body), { what: 'the request body' }));
+      const value = parseLossless(String(body), { what: 'the request body', limits });
+      checkCounts(value);
+      done(null, value);
     } catch (error) {
       done(error as Error);
     }
   });
-  http.setErrorHandler((error, request, reply) => sendError(request, reply, tooLarge(error, bodyLimitBytes)));
+  http.setErrorHandler((error, request, reply) => sendError(request, reply, tooLarge(error, limits.bytes)));
   http.setNotFoundHandler((request, reply) =>
-    sendError(request, reply, new UserError('not_found', `${request.method} ${request.url} does not exist`)),
+    sendError(
+      request,
+      reply,
+      new UserError('not_found', `${request.method} ${request.url.slice(0, 200)} does not exist`),
+    ),
   );
   let open = 0;
   http.server.on('request', (_request, response) => {
@@ -59,7 +66,9 @@ export function createHttp({ bodyLimitBytes, sendError }: HttpOptions): Http {
 
 function tooLarge(error: unknown, limit: number): unknown {
   if ((error as { code?: string }).code !== 'FST_ERR_CTP_BODY_TOO_LARGE') return error;
-  return new UserError('request_too_large', `the request body is larger than the limit of ${limit} bytes`);
+  return new UserError('request_too_large', `the request body is larger than the limit of ${limit} bytes`, {
+    hint: 'It follows from the context; --body-limit sets another.',
+  });
 }
 
 /** Bytes that are not HTTP: there is no request to reply to, only a socket. */

@@ -11,6 +11,7 @@ import { allowOrigin, checkKey, keyOf } from './access.ts';
 import { Answerer } from './answer.ts';
 import type { Api, ErrorReply, ReadContext } from './api.ts';
 import { createHttp, type Http, listen, stop } from './http.ts';
+import { bodyLimits, shortLog } from './limits.ts';
 import { Metrics } from './metrics.ts';
 import { describeError } from './openai/errors.ts';
 import { openai } from './openai/index.ts';
@@ -26,7 +27,8 @@ export interface ServerOptions {
   /** 0 = any free port. */
   readonly port: number;
   readonly apiKey?: string | null;
-  readonly bodyLimitBytes?: number;
+  /** Largest request body; default: what the context could hold, and schemas. */
+  readonly bodyLimitBytes?: number | null;
   /** Time that running requests get to finish when the server stops. */
   readonly graceMs?: number;
   /** Adds what drafts did to `usage`, as `usage.speculation`. */
@@ -72,10 +74,10 @@ class App {
 
   constructor(options: ServerOptions) {
     this.#options = options;
-    this.#log = options.log ?? pino({ enabled: false });
+    this.#log = shortLog(options.log ?? pino({ enabled: false }));
     this.#metrics = new Metrics(options.completion.engine, options.modelName);
     this.server = createHttp({
-      bodyLimitBytes: options.bodyLimitBytes ?? 64 * 2 ** 20,
+      limits: bodyLimits(options.completion.engine.info.contextTokens, options.bodyLimitBytes),
       sendError: (request, reply, error) => this.#sendError(request, reply, error),
     });
     this.#context = {

@@ -25,6 +25,32 @@ export const errorStatus = {
 
 export type ErrorCode = keyof typeof errorStatus;
 
+/** Characters of a value that a message or a line of the log repeats. */
+export const quotedLimit = 200;
+
+const quotedValue = new RegExp(
+  `(['"])((?:(?!\\1).){${quotedLimit}})(?:(?!\\1).)+\\1|(\\S{${quotedLimit}})\\S+`,
+  'gs',
+);
+const longestMessage = 2000;
+
+/** The beginning of a value: what it is can be seen, and no more is repeated. */
+export function shortened(text: string): string {
+  return text.length <= quotedLimit ? text : `${text.slice(0, quotedLimit)}…`;
+}
+
+/** A message in which no value is quoted at length, wherever it came from. */
+function shortMessage(message: string): string {
+  if (message.length <= quotedLimit) return message;
+  const cut =
+    message.length <= longestMessage
+      ? message
+      : `${message.slice(0, longestMessage - quotedLimit)}… ${message.slice(-quotedLimit)}`;
+  return cut.replace(quotedValue, (_all, quote?: string, inside?: string, run?: string) =>
+    run === undefined ? `${quote}${inside}…${quote}` : `${run}…`,
+  );
+}
+
 export class UserError extends Error {
   readonly code: ErrorCode;
   /** What to do about it; empty when the message says it all. */
@@ -37,11 +63,11 @@ export class UserError extends Error {
     message: string,
     extra: { hint?: string; param?: string; cause?: unknown } = {},
   ) {
-    super(message, extra.cause === undefined ? undefined : { cause: extra.cause });
+    super(shortMessage(message), extra.cause === undefined ? undefined : { cause: extra.cause });
     this.name = 'UserError';
     this.code = code;
     this.hint = extra.hint ?? '';
-    this.param = extra.param ?? null;
+    this.param = extra.param === undefined ? null : shortened(extra.param);
   }
 
   get status(): number {

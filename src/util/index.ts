@@ -1,2 +1,2 @@
 export { assert, present } from './assert.ts';
-export { type ErrorCode, errorStatus, UserError } from './errors.ts';
+export { type ErrorCode, errorStatus, shortened, UserError } from './errors.ts';

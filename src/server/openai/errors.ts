@@ -1,5 +1,5 @@
 /** Errors in OpenAI's shape. */
-import { UserError } from '../../util/index.ts';
+import { shortened, UserError } from '../../util/index.ts';
 import type { ErrorReply } from '../api.ts';
 
 const types: Record<number, string> = {
@@ -31,6 +31,11 @@ export function describeError(error: unknown): DescribedError {
   // Fastify's own, such as a URL that cannot be decoded.
   const { statusCode, code, message } = error as { statusCode?: number; code?: string; message?: string };
   if (statusCode !== undefined && statusCode >= 400 && statusCode < 500)
-    return { status: statusCode, message: message ?? 'bad request', param: null, code: code ?? null };
+    return {
+      status: statusCode,
+      message: shortened(message ?? 'bad request'),
+      param: null,
+      code: code ?? null,
+    };
   return { status: 500, message: 'the server failed on this request', param: null, code: 'internal_error' };
 }

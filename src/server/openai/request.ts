@@ -164,7 +164,8 @@ function readBias(fields: Fields): Map<number, number> {
   const bias = fields.object('logit_bias') ?? {};
   return new Map(
     Object.entries(bias).map(([id, value]) => {
-      if (!/^\d{1,9}$/.test(id)) throw wrongField('logit_bias', `has the key '${id}', expected a token id`);
+      if (!/^\d{1,9}$/.test(id))
+        throw wrongField('logit_bias', `has the key '${id.slice(0, 200)}', expected a token id`);
       if (typeof value !== 'number' && !(value instanceof JsonNumber))
         throw wrongField(`logit_bias.${id}`, `is ${kindOf(value)}, expected a number`);
       return [Number(id), Number(value)];
